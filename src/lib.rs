@@ -1,0 +1,1 @@
+//! Spleen segmentation as a native Triton backend.

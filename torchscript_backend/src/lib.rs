@@ -1,0 +1,1 @@
+//! TorchScript models on Triton.

@@ -1,0 +1,1 @@
+//! A host for tests.
