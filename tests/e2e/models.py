@@ -1,0 +1,159 @@
+"""Writes models for the tests: variants of the shipped spleen_seg, and child networks that a test defines in one line."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = (24, 20, 16)
+
+# The two-class network that most tests use. x is the resized volume [N,1,D,H,W] with values from 0 to 1.
+TWO_CLASSES = "np.concatenate([0.5 - x, x - 0.5], axis=1)"
+
+CHILD = '''
+import json
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        replies = []
+        for request in requests:
+            x = pb_utils.get_input_tensor_by_name(request, "{input}").as_numpy()
+            try:
+                scores = {scores}
+            except Exception as error:
+                replies.append(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error))))
+                continue
+            replies.append(pb_utils.InferenceResponse([pb_utils.Tensor("{output}", np.ascontiguousarray(scores))]))
+        return replies
+
+
+def fail(text):
+    raise RuntimeError(text)
+
+
+def after(seconds, value):
+    time.sleep(seconds)
+    return value
+'''
+
+
+def scores(expression: str, x: np.ndarray) -> np.ndarray:
+    """What a child with this expression answers to x."""
+    return eval(expression, {"np": np, "x": x})  # noqa: S307: the tests' own text
+
+
+@dataclass
+class Repository:
+    """A model repository that grows while the server runs."""
+
+    root: Path
+    counter: int = 0
+    written: list[str] = field(default_factory=list)
+
+    def name(self, stem: str) -> str:
+        self.counter += 1
+        return f"{stem}_{self.counter}"
+
+    def write(self, name: str, config: str) -> Path:
+        folder = self.root / name
+        (folder / "1").mkdir(parents=True)
+        (folder / "config.pbtxt").write_text(config)
+        self.written.append(name)
+        return folder
+
+    def child(
+        self,
+        expression: str = TWO_CLASSES,
+        *,
+        data_type: str = "TYPE_FP32",
+        dims: tuple[int, ...] = (-1, -1, -1, -1),
+        max_batch_size: int = 8,
+        input_name: str = "INPUT__0",
+        output_name: str = "OUTPUT__0",
+        instances: int = 1,
+        extra: str = "",
+    ) -> str:
+        """A segmentation network in the stock Python backend that answers `expression` of its input x."""
+        name = self.name("child")
+        folder = self.write(
+            name,
+            f"""
+name: "{name}"
+backend: "python"
+max_batch_size: {max_batch_size}
+input [ {{ name: "{input_name}" data_type: TYPE_FP32 dims: [ {", ".join(map(str, dims))} ] }} ]
+output [ {{ name: "{output_name}" data_type: {data_type} dims: [ {", ".join(map(str, dims))} ] }} ]
+instance_group [ {{ kind: KIND_CPU count: {instances} }} ]
+{extra}
+""",
+        )
+        source = CHILD.format(input=input_name, output=output_name, scores=expression)
+        (folder / "1" / "model.py").write_text(source)
+        return name
+
+    def torchscript(self, model: Path, config: str) -> str:
+        """A TorchScript network in the pytorch backend. `config` is everything after name and backend."""
+        name = self.name("torchscript")
+        folder = self.write(name, f'name: "{name}"\nbackend: "pytorch"\n{config}')
+        shutil.copy(model, folder / "1" / "model.pt")
+        return name
+
+    def spleen(
+        self,
+        child: str,
+        parameters: dict[str, str] | None = None,
+        *,
+        size: tuple[int, int, int] = SIZE,
+        data_type: str = "TYPE_FP32",
+        input_type: str = "TYPE_FP32",
+        max_batch_size: int = 1,
+        drop: tuple[str, ...] = (),
+        extra: str = "",
+    ) -> str:
+        """The shipped spleen_seg with a small size, another child, and what else a test changes.
+
+        `drop` names blocks of the configuration ("input", "output") that are left out.
+        """
+        name = self.name("spleen")
+        config = shipped_config()
+        config = config.replace('name: "spleen_seg"', f'name: "{name}"')
+        config = re.sub(r"max_batch_size: \d+", f"max_batch_size: {max_batch_size}", config)
+        dims = ", ".join(map(str, size))
+        if max_batch_size == 0:
+            config = config.replace("dims: [ -1, -1, -1 ]", "dims: [ -1, -1, -1, -1 ]")
+            config = config.replace("dims: [ 1, 224, 224, 224 ]", f"dims: [ -1, 1, {dims} ]")
+        else:
+            config = config.replace("dims: [ 1, 224, 224, 224 ]", f"dims: [ 1, {dims} ]")
+        for block in ("input", "output"):
+            found = re.search(rf"^{block} \[\n.*?^\]\n", config, re.DOTALL | re.MULTILINE)
+            text = found.group(0)
+            changed = "" if block in drop else text.replace("TYPE_FP32", input_type if block == "input" else data_type)
+            config = config.replace(text, changed)
+        for key, value in {"spatial_size": ",".join(map(str, size)), "segmentation_model": child, **(parameters or {})}.items():
+            config = set_parameter(config, key, value)
+        self.write(name, config + extra)
+        return name
+
+
+def shipped_config() -> str:
+    """models/spleen_seg/config.pbtxt without its comments."""
+    text = (ROOT / "models" / "spleen_seg" / "config.pbtxt").read_text()
+    return re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
+
+
+def set_parameter(config: str, key: str, value: str) -> str:
+    """The configuration with this parameter's value replaced, or added if it is not there."""
+    entry = f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+    pattern = rf'parameters {{ key: "{re.escape(key)}" value {{ string_value: "[^"]*" }} }}'
+    changed, count = re.subn(pattern, lambda _: entry, config)
+    return changed if count else f"{config}\n{entry}\n"

@@ -1,0 +1,107 @@
+"""The scripts that people run, on what is already installed and built."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import tritonclient.http
+from models import ROOT
+
+READY_S = 300
+
+
+def ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/ready", timeout=5) as reply:
+            return reply.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@pytest.mark.timeout(READY_S + 120)
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+def test_serve_starts_and_stops(stop):
+    process = subprocess.Popen(
+        [str(ROOT / "scripts" / "serve.sh")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    lines: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=lambda: [lines.put(line) for line in process.stdout], daemon=True).start()
+    port = None
+    try:
+        deadline = time.monotonic() + READY_S
+        command = None
+        while command is None:
+            assert process.poll() is None and time.monotonic() < deadline, "serve.sh did not become ready"
+            try:
+                line = lines.get(timeout=1)
+            except queue.Empty:
+                continue
+            command = line if "perf_analyzer" in line else None
+        port = int(re.search(r"localhost:(\d+)", command).group(1))
+        assert "--shared-memory system" in command and "INPUT0:512,512,114" in command
+        with tritonclient.http.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            assert client.is_model_ready("spleen_seg") and client.is_model_ready("segmentation_3d")
+        # What Ctrl-C does: the signal reaches the whole foreground group.
+        os.killpg(process.pid, stop) if stop is signal.SIGINT else process.send_signal(stop)
+        assert process.wait(60) == 0
+        assert not ready(port)
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(45)
+        except ProcessLookupError:
+            pass
+        process.stdout.close()
+
+
+def test_model_repository_with_an_own_network(tmp_path):
+    network = tmp_path / "own.pt"
+    network.write_bytes(b"any bytes: this script only copies them")
+    script = str(ROOT / "scripts" / "model_repository.sh")
+    subprocess.run([script, str(tmp_path / "repository"), "--model", str(network)], check=True, timeout=60)
+    written = {str(p.relative_to(tmp_path / "repository")) for p in (tmp_path / "repository").rglob("*") if p.is_file()}
+    assert written == {"spleen_seg/config.pbtxt", "segmentation_3d/config.pbtxt", "segmentation_3d/1/model.pt"}
+    assert (tmp_path / "repository" / "spleen_seg" / "1").is_dir()
+    assert (tmp_path / "repository" / "segmentation_3d" / "1" / "model.pt").read_bytes() == network.read_bytes()
+    # The Triton model layout: every model's configuration names its folder.
+    for model in ("spleen_seg", "segmentation_3d"):
+        assert f'name: "{model}"' in (tmp_path / "repository" / model / "config.pbtxt").read_text()
+    missing = subprocess.run([script, str(tmp_path / "r"), "--model", "/nowhere.pt"], capture_output=True, text=True, check=False)
+    assert missing.returncode != 0 and "/nowhere.pt" in missing.stderr
+
+
+def test_export_is_reproducible_and_takes_any_size(tmp_path):
+    import sys
+
+    import torch
+
+    script = str(ROOT / "scripts" / "export_model.py")
+    networks = []
+    for name in ("a", "b"):
+        out = tmp_path / name / "segmentation_3d" / "1" / "model.pt"
+        subprocess.run([sys.executable, script, "--random", str(out)], check=True, timeout=120, capture_output=True)
+        assert (out.parent.parent / "config.pbtxt").read_text() == (ROOT / "models/segmentation_3d/config.pbtxt").read_text()
+        networks.append(torch.jit.load(str(out)))
+    assert 4.7e6 < sum(p.numel() for p in networks[0].parameters()) < 4.9e6
+    for size in ((32, 32, 32), (16, 48, 64)):
+        x = torch.as_tensor(np.random.default_rng(0).random((1, 1, *size), dtype=np.float32))
+        with torch.no_grad():
+            first, second = (network(x) for network in networks)
+        assert first.shape == (1, 2, *size)
+        assert torch.equal(first, second)
+        assert 0 < float(first.argmax(1).float().mean()) < 1

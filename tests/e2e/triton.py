@@ -1,0 +1,166 @@
+"""A real tritonserver for the tests: started on free ports, bounded in time, always stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import tritonclient.grpc
+import tritonclient.http
+
+
+def setting(name: str) -> str:
+    """A path that scripts/test.sh hands over."""
+    value = os.environ.get(name)
+    if not value:
+        raise RuntimeError(f"{name} is not set: run these tests with scripts/test.sh e2e [pytest arguments]")
+    return value
+
+
+def backend_folder(where: Path) -> Path:
+    """Our backends, and the stock Python backend for child models that do what a test wants them to do."""
+    where.mkdir()
+    for backend in Path(setting("SPLEENSEG_BACKENDS")).iterdir():
+        (where / backend.name).symlink_to(backend.resolve())
+    stock = Path(setting("SPLEENSEG_STOCK_BACKENDS")) / "python"
+    shutil.copytree(stock, where / "python")
+    # The Triton from PyPI keeps its stubs, one for each Python version, outside the backends folder.
+    stub = where / "python" / "triton_python_backend_stub"
+    if not stub.exists():
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        shutil.copy(stock.parent.parent / "python_backend_stubs" / version / stub.name, stub)
+    stub.chmod(0o755)
+    return where
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for s in held:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
+
+
+class Triton:
+    """One server process. `with Triton(...) as server:` or start() and stop()."""
+
+    def __init__(self, repository: Path, backends: Path, log: Path, *arguments: str, start_s: float = 120):
+        self.repository = repository
+        self.log = log
+        self.start_s = start_s
+        self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
+        self.command = [
+            setting("SPLEENSEG_TRITON"),
+            f"--model-repository={repository}",
+            f"--backend-directory={backends}",
+            "--http-address=127.0.0.1",
+            f"--http-port={self.http_port}",
+            "--grpc-address=127.0.0.1",
+            f"--grpc-port={self.grpc_port}",
+            "--metrics-address=127.0.0.1",
+            f"--metrics-port={self.metrics_port}",
+            *arguments,
+        ]
+        self.process: subprocess.Popen | None = None
+        self.clients: list = []
+
+    def environment(self) -> dict[str, str]:
+        # The Python backend's stub embeds this Python: it needs libpython and, first on PATH, this environment's python3.
+        libraries = [setting("SPLEENSEG_TRITON_LIBRARIES"), sysconfig.get_config_var("LIBDIR") or ""]
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries)), "PATH": path}
+
+    def start(self) -> Triton:
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A group of its own, so that stop() reaches the stubs too, and Ctrl-C in pytest reaches us first.
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + self.start_s
+        while not self.ready():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"tritonserver ended with code {self.process.returncode} before it was ready:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"tritonserver was not ready after {self.start_s} s:\n{self.tail()}")
+            time.sleep(0.1)
+        return self
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/v2/health/ready", timeout=5) as reply:
+                return reply.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, within_s: float = 60) -> int:
+        """Asks the server to end and returns its exit code; a server that does not obey is killed and is an error."""
+        if self.process is None:
+            return 0
+        # Triton waits for open HTTP connections, up to its exit timeout of 30 s.
+        for client in self.clients:
+            client.close()
+        self.clients.clear()
+        try:
+            if self.alive():
+                self.process.send_signal(signal.SIGTERM)
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"tritonserver did not end within {within_s} s:\n{self.tail()}") from None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.process.wait()
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def tail(self, lines: int = 60) -> str:
+        return "\n".join(self.text().splitlines()[-lines:])
+
+    def http(self, timeout_s: float = 120) -> tritonclient.http.InferenceServerClient:
+        client = tritonclient.http.InferenceServerClient(
+            f"127.0.0.1:{self.http_port}", connection_timeout=timeout_s, network_timeout=timeout_s, concurrency=4
+        )
+        self.clients.append(client)
+        return client
+
+    def grpc(self) -> tritonclient.grpc.InferenceServerClient:
+        client = tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{self.grpc_port}")
+        self.clients.append(client)
+        return client
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as reply:
+            return reply.read().decode()
+
+    def __enter__(self) -> Triton:
+        return self.start()
+
+    def __exit__(self, *_exc) -> None:
+        self.stop()
