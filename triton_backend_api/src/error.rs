@@ -1,7 +1,10 @@
 //! Errors: a Triton error code and one message.
 
 use std::borrow::Cow;
+use std::ffi::CString;
 use std::fmt;
+
+use crate::sys;
 
 /// Result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -97,3 +100,35 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl ErrorCode {
+    const ALL: [(Self, u32); 8] = [
+        (Self::Unknown, sys::TRITONSERVER_ERROR_UNKNOWN),
+        (Self::Internal, sys::TRITONSERVER_ERROR_INTERNAL),
+        (Self::NotFound, sys::TRITONSERVER_ERROR_NOT_FOUND),
+        (Self::InvalidArg, sys::TRITONSERVER_ERROR_INVALID_ARG),
+        (Self::Unavailable, sys::TRITONSERVER_ERROR_UNAVAILABLE),
+        (Self::Unsupported, sys::TRITONSERVER_ERROR_UNSUPPORTED),
+        (Self::AlreadyExists, sys::TRITONSERVER_ERROR_ALREADY_EXISTS),
+        (Self::Cancelled, sys::TRITONSERVER_ERROR_CANCELLED),
+    ];
+
+    /// A code this crate does not know is [`ErrorCode::Unknown`], which is what the ABI has for that.
+    pub(crate) fn from_raw(raw: u32) -> Self {
+        Self::ALL.iter().find(|row| row.1 == raw).map_or(Self::Unknown, |row| row.0)
+    }
+
+    pub(crate) fn to_raw(self) -> u32 {
+        Self::ALL.iter().find(|row| row.0 == self).map_or(sys::TRITONSERVER_ERROR_UNKNOWN, |row| row.1)
+    }
+}
+
+impl Error {
+    /// A new error object of the server, which the caller owns. Null only if the server cannot make one.
+    pub(crate) fn to_raw(&self) -> *mut sys::TRITONSERVER_Error {
+        // A NUL inside the text would end it early for the reader of the C string.
+        let text = CString::new(self.message.replace('\0', " ")).unwrap_or_default();
+        // SAFETY: the text is NUL-terminated and copied by the server.
+        unsafe { sys::TRITONSERVER_ErrorNew(self.code.to_raw(), text.as_ptr()) }
+    }
+}

@@ -1,0 +1,174 @@
+//! Waiting for the answer to an in-process request.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::bls::allocator::Allocator;
+use crate::bls::response::InferenceResponse;
+use crate::error::{Error, ErrorCode, Result};
+use crate::memory::StableMemory;
+use crate::{raw, sys};
+
+/// How often a waiting caller looks whether its own client gave up.
+const CANCELLATION_POLL: Duration = Duration::from_millis(20);
+
+/// What the two callbacks and the waiting caller share.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    arrived: Condvar,
+    allocator: Arc<Allocator>,
+}
+
+struct State {
+    /// None once the server gave the request back (or never took it).
+    request: Option<NonNull<sys::TRITONSERVER_InferenceRequest>>,
+    inputs: Vec<Box<dyn StableMemory>>,
+    responses: VecDeque<InferenceResponse>,
+    complete: bool,
+}
+
+// SAFETY: the request is only cancelled and deleted, which the server allows from any thread; the rest is Send.
+unsafe impl Send for State {}
+
+impl Shared {
+    pub fn new(
+        request: NonNull<sys::TRITONSERVER_InferenceRequest>,
+        inputs: Vec<Box<dyn StableMemory>>,
+        allocator: Arc<Allocator>,
+    ) -> Arc<Self> {
+        let state = State { request: Some(request), inputs, responses: VecDeque::new(), complete: false };
+        Arc::new(Self { state: Mutex::new(state), arrived: Condvar::new(), allocator })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server did not take the request: its owner deletes it.
+    pub fn disown(&self) {
+        self.lock().request = None;
+    }
+
+    fn cancel(&self) {
+        let state = self.lock();
+        if let Some(request) = state.request {
+            // SAFETY: not given back yet, and the lock keeps the release callback from deleting it meanwhile.
+            let _ = unsafe { raw::inference_cancel(request.as_ptr()) };
+        }
+    }
+}
+
+/// The server is done with the request and its inputs.
+pub(super) unsafe extern "C" fn on_release(
+    request: *mut sys::TRITONSERVER_InferenceRequest,
+    flags: u32,
+    user: *mut c_void,
+) {
+    if flags & sys::TRITONSERVER_REQUEST_RELEASE_ALL == 0 {
+        return; // the server keeps it for another round
+    }
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the reference that `send` made for this callback, which comes once.
+        let shared = unsafe { Arc::from_raw(user.cast_const().cast::<Shared>()) };
+        let inputs = {
+            let mut state = shared.lock();
+            state.request = None;
+            std::mem::take(&mut state.inputs)
+        };
+        // SAFETY: the request is ours again, and nobody else holds it now. Deleted before its inputs go.
+        let _ = unsafe { raw::inference_delete(request) };
+        drop(inputs);
+    }));
+}
+
+/// A response came; without one and with the FINAL flag the model is just done.
+pub(super) unsafe extern "C" fn on_response(
+    response: *mut sys::TRITONSERVER_InferenceResponse,
+    flags: u32,
+    user: *mut c_void,
+) {
+    let last = flags & sys::TRITONSERVER_RESPONSE_COMPLETE_FINAL != 0;
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let shared: *const Shared = user.cast_const().cast();
+        // SAFETY: the reference that `send` made for this callback, given back with the last response.
+        let shared = unsafe {
+            if !last {
+                Arc::increment_strong_count(shared);
+            }
+            Arc::from_raw(shared)
+        };
+        let response = (!response.is_null())
+            // SAFETY: the server hands the response over; it was made with this allocator.
+            .then(|| unsafe { InferenceResponse::new(response, shared.allocator.clone()) });
+        let mut state = shared.lock();
+        state.responses.extend(response);
+        state.complete |= last;
+        drop(state);
+        shared.arrived.notify_all();
+    }));
+}
+
+/// A request under way. Dropped before its answer is there, it cancels the request; its inputs stay until the
+/// server is done with them.
+pub struct PendingResponse {
+    shared: Arc<Shared>,
+    model: String,
+}
+
+impl PendingResponse {
+    pub(super) fn new(shared: Arc<Shared>, model: String) -> Self {
+        Self { shared, model }
+    }
+
+    /// Waits for the one response. It is an error if none comes within `timeout` (UNAVAILABLE), if
+    /// `gave_up` says meanwhile that nobody wants it any more (CANCELLED), or if the model sends none or several.
+    /// The response's own error is not looked at.
+    pub fn wait(self, timeout: Duration, mut gave_up: impl FnMut() -> bool) -> Result<InferenceResponse> {
+        let started = Instant::now();
+        let mut state = self.shared.lock();
+        while !state.complete {
+            let left = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero());
+            let Some(left) = left else {
+                drop(state);
+                return Err(Error::unavailable(format!(
+                    "model '{}' did not answer within {} s",
+                    self.model,
+                    timeout.as_secs_f64()
+                )));
+            };
+            let waited = self.shared.arrived.wait_timeout(state, left.min(CANCELLATION_POLL));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !state.complete {
+                drop(state);
+                if gave_up() {
+                    return Err(Error::cancelled("the request was cancelled"));
+                }
+                state = self.shared.lock();
+            }
+        }
+        let mut responses = std::mem::take(&mut state.responses);
+        drop(state);
+        match (responses.pop_front(), responses.len()) {
+            (Some(response), 0) => Ok(response),
+            (None, _) => Err(self.wrong_number(0)),
+            (Some(_), more) => Err(self.wrong_number(more + 1)),
+        }
+    }
+
+    fn wrong_number(&self, count: usize) -> Error {
+        let message = format!("model '{}' sent {count} responses; exactly one is accepted", self.model);
+        Error::new(ErrorCode::Internal, message)
+    }
+}
+
+impl Drop for PendingResponse {
+    fn drop(&mut self) {
+        if !self.shared.lock().complete {
+            self.shared.cancel();
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The bodies of the `TRITONBACKEND_*` entry points, and the macro that exports them.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::glue::boundary::boundary;
+use crate::glue::runner::Runner;
+use crate::instance::InstanceContext;
+use crate::model::{Model, ModelContext, auto_complete};
+use crate::{raw, sys};
+
+/// What the server keeps for a model.
+struct ModelState<M> {
+    model: Arc<M>,
+    max_batch_size: u64,
+}
+
+/// What the server keeps for an instance.
+struct InstanceState<R: Runner> {
+    runner: R,
+    model: Arc<R::Model>,
+    max_batch_size: u64,
+}
+
+/// `TRITONBACKEND_Initialize`: refuses a server whose API this backend cannot work with.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn initialize(backend: *mut sys::TRITONBACKEND_Backend) -> *mut sys::TRITONSERVER_Error {
+    boundary("initialize", || {
+        // SAFETY: called by the server with its backend.
+        let ((major, minor), name) = unsafe { (raw::api_version()?, raw::text(raw::backend_name(backend)?)) };
+        let (our_major, our_minor) = (sys::TRITON_ABI_BACKEND_MAJOR, sys::TRITON_ABI_BACKEND_MINOR);
+        if major != our_major || minor < our_minor {
+            return Err(Error::unsupported(format!(
+                "backend '{name}': the server's backend API is {major}.{minor}; accepted is {our_major}.{our_minor} \
+                 or a later {our_major}.x"
+            )));
+        }
+        Ok(())
+    })
+}
+
+/// `TRITONBACKEND_GetBackendAttribute`: the instance kinds that the author prefers.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn get_backend_attribute<M: Model>(
+    attributes: *mut sys::TRITONBACKEND_BackendAttribute,
+) -> *mut sys::TRITONSERVER_Error {
+    boundary("get_backend_attribute", || {
+        M::preferred_instances().iter().try_for_each(|kind| {
+            // SAFETY: called by the server with its attributes; no device is named.
+            unsafe {
+                raw::attribute_add_preferred_instance_group(attributes, kind.to_raw(), 1, std::ptr::null(), 0)
+            }
+        })
+    })
+}
+
+/// `TRITONBACKEND_ModelInitialize`.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn model_initialize<M: Model>(
+    model: *mut sys::TRITONBACKEND_Model,
+) -> *mut sys::TRITONSERVER_Error {
+    boundary("model_initialize", || {
+        // SAFETY: called by the server with the model it initialises.
+        let cx = unsafe {
+            auto_complete::<M>(model)?;
+            ModelContext::new(model)?
+        };
+        let max_batch_size = cx.config().max_batch_size();
+        let state = Box::new(ModelState { model: Arc::new(M::load(&cx)?), max_batch_size });
+        // SAFETY: the server keeps the pointer until `model_finalize` takes it back.
+        unsafe { set_state(state, |state| raw::model_set_state(model, state)) }
+    })
+}
+
+/// `TRITONBACKEND_ModelFinalize`.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn model_finalize<M: Model>(model: *mut sys::TRITONBACKEND_Model) -> *mut sys::TRITONSERVER_Error {
+    boundary("model_finalize", || {
+        // SAFETY: set by `model_initialize` or, where that failed, never: then it is null.
+        unsafe {
+            let state = raw::model_state(model)?;
+            raw::model_set_state(model, std::ptr::null_mut())?;
+            drop(take_state::<ModelState<M>>(state));
+        }
+        Ok(())
+    })
+}
+
+/// `TRITONBACKEND_ModelInstanceInitialize`.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn instance_initialize<R: Runner>(
+    instance: *mut sys::TRITONBACKEND_ModelInstance,
+) -> *mut sys::TRITONSERVER_Error {
+    boundary("instance_initialize", || {
+        // SAFETY: called by the server with the instance it initialises; its model is initialised.
+        let (cx, state) = unsafe {
+            let model = raw::instance_model(instance)?;
+            (InstanceContext::new(instance)?, raw::model_state(model)?.cast::<ModelState<R::Model>>())
+        };
+        // SAFETY: set by `model_initialize`, and there until `model_finalize`, which comes after all instances'.
+        let state = unsafe { state.as_ref() }.ok_or_else(|| Error::internal("the model is not loaded"))?;
+        let model = state.model.clone();
+        let runner = R::create(&model, &cx)?;
+        let state = Box::new(InstanceState { runner, model, max_batch_size: state.max_batch_size });
+        // SAFETY: the server keeps the pointer until `instance_finalize` takes it back.
+        unsafe { set_state(state, |state| raw::instance_set_state(instance, state)) }
+    })
+}
+
+/// `TRITONBACKEND_ModelInstanceFinalize`.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn instance_finalize<R: Runner>(
+    instance: *mut sys::TRITONBACKEND_ModelInstance,
+) -> *mut sys::TRITONSERVER_Error {
+    boundary("instance_finalize", || {
+        // SAFETY: set by `instance_initialize` or, where that failed, never: then it is null.
+        unsafe {
+            let state = raw::instance_state(instance)?;
+            raw::instance_set_state(instance, std::ptr::null_mut())?;
+            drop(take_state::<InstanceState<R>>(state));
+        }
+        Ok(())
+    })
+}
+
+/// `TRITONBACKEND_ModelInstanceExecute`.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn instance_execute<R: Runner>(
+    instance: *mut sys::TRITONBACKEND_ModelInstance,
+    requests: *mut *mut sys::TRITONBACKEND_Request,
+    count: u32,
+) -> *mut sys::TRITONSERVER_Error {
+    boundary("instance_execute", || {
+        // SAFETY: the server passes `count` live requests and an initialised instance.
+        let (state, requests) = unsafe {
+            let state = raw::instance_state(instance)?.cast::<InstanceState<R>>();
+            let requests = match count {
+                0 => &[],
+                _ => std::slice::from_raw_parts(requests.cast_const(), count as usize),
+            };
+            (state.as_ref(), requests)
+        };
+        let state = state.ok_or_else(|| Error::internal("the instance is not initialised"))?;
+        let instance = NonNull::new(instance).ok_or_else(|| Error::internal("no instance"))?;
+        let requests: Option<Vec<_>> = requests.iter().map(|request| NonNull::new(*request)).collect();
+        let requests = requests.ok_or_else(|| Error::internal("the server passed a null request"))?;
+        // SAFETY: what the server passed.
+        unsafe { state.runner.execute(&state.model, state.max_batch_size, instance, &requests) }
+    })
+}
+
+/// `TRITONBACKEND_ModelInstanceReady`: an instance that is initialised is ready.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn instance_ready(
+    instance: *mut sys::TRITONBACKEND_ModelInstance,
+) -> *mut sys::TRITONSERVER_Error {
+    boundary("instance_ready", || {
+        // SAFETY: called by the server with its instance.
+        match unsafe { raw::instance_state(instance) }?.is_null() {
+            true => Err(Error::unavailable("the instance is not initialised")),
+            false => Ok(()),
+        }
+    })
+}
+
+/// Hands a box to the server, or drops it where the server does not take it.
+unsafe fn set_state<T>(state: Box<T>, set: impl FnOnce(*mut std::ffi::c_void) -> Result<()>) -> Result<()> {
+    let raw = Box::into_raw(state);
+    set(raw.cast()).inspect_err(|_| {
+        // SAFETY: made above, and not taken by the server.
+        drop(unsafe { Box::from_raw(raw) });
+    })
+}
+
+/// # Safety
+/// `state` is null or a box of a `T` that was handed to the server and is taken back for the first time.
+unsafe fn take_state<T>(state: *mut std::ffi::c_void) -> Option<Box<T>> {
+    // SAFETY: see above.
+    (!state.is_null()).then(|| unsafe { Box::from_raw(state.cast::<T>()) })
+}
+
+/// Exports a backend: `export_backend!(MyModel, MyInstance)` for an [`Instance`](crate::Instance),
+/// `export_backend!(MyModel, concurrent MyInstance)` for a [`ConcurrentInstance`](crate::ConcurrentInstance).
+///
+/// It defines the `TRITONBACKEND_*` functions, so a library holds one of it.
+#[macro_export]
+macro_rules! export_backend {
+    ($model:ty, concurrent $instance:ty) => {
+        $crate::export_backend!(@entry_points $model, $crate::glue::Concurrent<$instance>);
+    };
+    ($model:ty, $instance:ty) => {
+        $crate::export_backend!(@entry_points $model, $crate::glue::Sequential<$instance>);
+    };
+    (@entry_points $model:ty, $runner:ty) => {
+        mod triton_entry_points {
+            use super::*;
+            use $crate::glue;
+            use $crate::sys::*;
+
+            type Runner = $runner;
+            type Model = $model;
+
+            $crate::export_backend! { @functions
+                TRITONBACKEND_Initialize(backend: *mut TRITONBACKEND_Backend) = glue::initialize(backend);
+                TRITONBACKEND_GetBackendAttribute(
+                    _backend: *mut TRITONBACKEND_Backend, attributes: *mut TRITONBACKEND_BackendAttribute
+                ) = glue::get_backend_attribute::<Model>(attributes);
+                TRITONBACKEND_ModelInitialize(model: *mut TRITONBACKEND_Model)
+                    = glue::model_initialize::<Model>(model);
+                TRITONBACKEND_ModelFinalize(model: *mut TRITONBACKEND_Model)
+                    = glue::model_finalize::<Model>(model);
+                TRITONBACKEND_ModelInstanceInitialize(instance: *mut TRITONBACKEND_ModelInstance)
+                    = glue::instance_initialize::<Runner>(instance);
+                TRITONBACKEND_ModelInstanceFinalize(instance: *mut TRITONBACKEND_ModelInstance)
+                    = glue::instance_finalize::<Runner>(instance);
+                TRITONBACKEND_ModelInstanceReady(instance: *mut TRITONBACKEND_ModelInstance)
+                    = glue::instance_ready(instance);
+                TRITONBACKEND_ModelInstanceExecute(
+                    instance: *mut TRITONBACKEND_ModelInstance,
+                    requests: *mut *mut TRITONBACKEND_Request,
+                    count: u32
+                ) = glue::instance_execute::<Runner>(instance, requests, count);
+            }
+        }
+    };
+    (@functions $($name:ident($($arg:ident: $type:ty),*) = $call:expr;)*) => { $(
+        /// # Safety
+        /// For the server to call, as its ABI says.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> *mut TRITONSERVER_Error {
+            // SAFETY: called by the server as its ABI says.
+            unsafe { $call }
+        }
+    )* };
+}

@@ -1,0 +1,12 @@
+//! What stands between the server and the author: entry points, state, threads, and the boundary for panics.
+//!
+//! Public only for [`export_backend!`](crate::export_backend!).
+
+mod boundary;
+mod entry;
+pub(crate) mod gate;
+mod pool;
+mod runner;
+
+pub use entry::*;
+pub use runner::{Concurrent, Runner, Sequential};

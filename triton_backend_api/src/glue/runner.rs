@@ -1,0 +1,134 @@
+//! The two ways to execute, behind one face for the entry points.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, TryLockError};
+
+use crate::batch::{Batch, replies};
+use crate::error::{Error, Result};
+use crate::glue::boundary::panic_error;
+use crate::glue::gate::Gate;
+use crate::glue::pool::Pool;
+use crate::instance::{ConcurrentInstance, Instance, InstanceContext};
+use crate::model::Model;
+use crate::owned::Exchange;
+use crate::request::Request;
+use crate::sys;
+
+/// What the entry points need of an instance.
+pub trait Runner: Send + Sync + Sized + 'static {
+    /// The author's model.
+    type Model: Model;
+
+    /// Makes the author's instance.
+    fn create(model: &Arc<Self::Model>, cx: &InstanceContext) -> Result<Self>;
+
+    /// Takes the requests over and answers them, now or later. An error leaves all of them with the server.
+    ///
+    /// # Safety
+    /// `instance` and `requests` are what the server passed to Execute.
+    unsafe fn execute(
+        &self,
+        model: &Arc<Self::Model>,
+        max_batch_size: u64,
+        instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
+        requests: &[NonNull<sys::TRITONBACKEND_Request>],
+    ) -> Result<()>;
+}
+
+/// Runs an [`Instance`].
+pub struct Sequential<I>(Mutex<I>);
+
+impl<I: Instance> Runner for Sequential<I> {
+    type Model = I::Model;
+
+    fn create(model: &Arc<I::Model>, cx: &InstanceContext) -> Result<Self> {
+        I::create(model, cx).map(|instance| Self(Mutex::new(instance)))
+    }
+
+    unsafe fn execute(
+        &self,
+        model: &Arc<I::Model>,
+        max_batch_size: u64,
+        instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
+        requests: &[NonNull<sys::TRITONBACKEND_Request>],
+    ) -> Result<()> {
+        // The server promises one execution at a time; a lock that is never waited for holds it to that. An
+        // earlier panic of the author's left the instance as it was: usable, as far as anyone can tell.
+        let mut author = match self.0.try_lock() {
+            Ok(author) => author,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::internal("the server executes one instance twice at a time"));
+            }
+        };
+        // SAFETY: the server's, see above.
+        let mut batch = unsafe { Batch::new(instance, requests, max_batch_size) }?;
+        let outcome = catch_unwind(AssertUnwindSafe(|| author.execute(model, &mut batch)));
+        drop(author);
+        batch.finish(outcome.unwrap_or_else(|panic| Err(panic_error("execute", &*panic))));
+        Ok(())
+    }
+}
+
+/// Runs a [`ConcurrentInstance`].
+pub struct Concurrent<I> {
+    author: Arc<I>,
+    gate: Arc<Gate>,
+    pool: Pool,
+}
+
+impl<I: ConcurrentInstance> Runner for Concurrent<I> {
+    type Model = I::Model;
+
+    fn create(model: &Arc<I::Model>, cx: &InstanceContext) -> Result<Self> {
+        let author = I::create(model, cx)?;
+        let limit = author.max_in_flight();
+        let (gate, pool) = (Gate::new(limit), Pool::new(cx.name(), limit)?);
+        Ok(Self { author: Arc::new(author), gate, pool })
+    }
+
+    unsafe fn execute(
+        &self,
+        model: &Arc<I::Model>,
+        max_batch_size: u64,
+        instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
+        requests: &[NonNull<sys::TRITONBACKEND_Request>],
+    ) -> Result<()> {
+        // SAFETY: the server's, see above.
+        let replies = unsafe { replies(instance, requests) }?;
+        for (request, mut reply) in requests.iter().zip(replies) {
+            let slot = self.gate.enter();
+            // SAFETY: a live request; the view ends with this statement.
+            let batch_size = unsafe { Request::new(*request) }.batch_size(max_batch_size);
+            reply.begin(*batch_size.as_ref().unwrap_or(&1));
+            // SAFETY: taken over: nothing below returns an error to the server.
+            let (exchange, request, reply) = unsafe { Exchange::hand_over(*request, reply, slot) };
+            if let Err(e) = batch_size {
+                reply.send(Err(e));
+                continue;
+            }
+            let (author, model) = (self.author.clone(), model.clone());
+            let job = move || {
+                let outcome = catch_unwind(AssertUnwindSafe(|| author.start(&model, request, reply)));
+                if let Err(panic) = outcome {
+                    exchange.answer_orphan(panic_error("start", &*panic));
+                }
+                // The author's things go before the request does: releasing it can unload the model.
+                drop((author, model));
+                drop(exchange);
+            };
+            if let Err(e) = self.pool.spawn(job) {
+                // The job is gone, and with it request and reply, which answered for themselves.
+                crate::log!(Error, "a request could not be started: {e}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<I> Drop for Concurrent<I> {
+    fn drop(&mut self) {
+        self.gate.wait_until_empty();
+    }
+}

@@ -1,0 +1,118 @@
+//! A request and its reply handed over to the backend for good: what lets Execute return before the answer.
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::glue::gate::Slot;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::{raw, sys};
+
+/// One request in flight. The last of [`OwnedRequest`], [`OwnedReply`] and the glue to let go of it releases it.
+pub(crate) struct Exchange {
+    request: NonNull<sys::TRITONBACKEND_Request>,
+    /// The reply of an author who panicked: the glue answers it with the panic's text.
+    orphan: Mutex<Option<Reply>>,
+    slot: Option<Slot>,
+}
+
+// SAFETY: the server's request has no tie to a thread; everything else is.
+unsafe impl Send for Exchange {}
+// SAFETY: through `&self` only the mutex is touched.
+unsafe impl Sync for Exchange {}
+
+impl Exchange {
+    /// Hands over a request.
+    ///
+    /// # Safety
+    /// `request` is a request of the server's that this backend has taken over, and `reply` is its reply.
+    pub(crate) unsafe fn hand_over(
+        request: NonNull<sys::TRITONBACKEND_Request>,
+        reply: Reply,
+        slot: Slot,
+    ) -> (Arc<Self>, OwnedRequest, OwnedReply) {
+        let exchange = Arc::new(Self { request, orphan: Mutex::new(None), slot: Some(slot) });
+        // SAFETY: live until the exchange is dropped, which the owned request holds.
+        let view = unsafe { Request::new(request) };
+        let request = OwnedRequest { request: view, _exchange: exchange.clone() };
+        let reply = OwnedReply { reply: Some(reply), exchange: exchange.clone() };
+        (exchange, request, reply)
+    }
+
+    /// Answers what a panicking author left behind.
+    pub(crate) fn answer_orphan(&self, error: Error) {
+        let orphan = self.orphan.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut reply) = orphan {
+            reply.finish(Err(error));
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // A reply must be answered before its request is released, and the slot must be free before: releasing
+        // the last request can unload the model on this very thread, and unloading waits for the slots.
+        drop(self.orphan.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.slot.take());
+        // SAFETY: taken over from the server, and released here only.
+        let released =
+            unsafe { raw::request_release(self.request.as_ptr(), sys::TRITONSERVER_REQUEST_RELEASE_ALL) };
+        if let Err(e) = released {
+            crate::log!(Error, "the server could not take a request back: {e}");
+        }
+    }
+}
+
+/// A request that is this backend's until it is dropped. See [`Request`].
+pub struct OwnedRequest {
+    request: Request,
+    _exchange: Arc<Exchange>,
+}
+
+impl Deref for OwnedRequest {
+    type Target = Request;
+    fn deref(&self) -> &Request {
+        &self.request
+    }
+}
+
+/// A reply that is this backend's to send. Dropped unsent, it answers with an error. See [`Reply`].
+pub struct OwnedReply {
+    /// None once it is sent.
+    reply: Option<Reply>,
+    exchange: Arc<Exchange>,
+}
+
+impl OwnedReply {
+    /// Sends the response: as it was filled, or as this error.
+    pub fn send(mut self, result: Result<()>) {
+        if let Some(mut reply) = self.reply.take() {
+            reply.finish(result);
+        }
+    }
+}
+
+impl Deref for OwnedReply {
+    type Target = Reply;
+    #[allow(clippy::expect_used)] // `send` and `drop` alone take the reply, and they consume this value
+    fn deref(&self) -> &Reply {
+        self.reply.as_ref().expect("an owned reply holds its reply until it is sent")
+    }
+}
+
+impl DerefMut for OwnedReply {
+    #[allow(clippy::expect_used)] // as above
+    fn deref_mut(&mut self) -> &mut Reply {
+        self.reply.as_mut().expect("an owned reply holds its reply until it is sent")
+    }
+}
+
+impl Drop for OwnedReply {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.exchange.orphan.lock().unwrap_or_else(PoisonError::into_inner) = self.reply.take();
+        }
+    }
+}
