@@ -3,9 +3,12 @@
 
 BACKENDS=$ROOT/build/backends
 
-# torch-sys takes minutes to compile, so its target folder lives in the cache, shared by all checkouts with this Cargo.lock.
+# torch-sys takes minutes to compile, so its target folder lives in the cache, shared by all checkouts that would compile
+# the same: this compiler, this torch-sys, this libtorch. All else cargo sees by itself.
 torchscript_target() {
-  printf '%s/target/torchscript-%s\n' "$CACHE" "$({ cat "$ROOT/Cargo.lock"; rustc -vV; } | hash_of -)"
+  local key
+  key=$({ rustc -vV; grep -A4 '^name = "torch-sys"' "$ROOT/Cargo.lock"; cat "$(environment_lock libtorch)"; } | hash_of -)
+  printf '%s/target/torchscript-%s\n' "$CACHE" "$key"
 }
 
 # An installation in TRITON_HOME may have NVIDIA's own PyTorch backend; then ours is not needed.

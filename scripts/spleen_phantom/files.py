@@ -34,9 +34,7 @@ def save_perf_analyzer_json(volumes, path, name: str = "INPUT0") -> None:
         out.write('{"data": [')
         for number, volume in enumerate(volumes):
             data = np.ascontiguousarray(volume, dtype="<f4")
+            text = base64.b64encode(data).decode("ascii")
             out.write(", " if number else "")
-            out.write(json.dumps({name: {"content": {"b64": "@"}, "shape": list(data.shape)}}).split("@")[0])
-            out.write(base64.b64encode(data).decode("ascii"))
-            out.write(json.dumps({"shape": list(data.shape)}).replace("{", '"}, ', 1))
-            out.write("}")
+            json.dump({name: {"content": {"b64": text}, "shape": list(data.shape)}}, out)
         out.write("]}\n")

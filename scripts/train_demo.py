@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Trains the demonstration network on synthetic phantoms. Synthetic data only: not for clinical use.
+
+    scripts/train_demo.py data  --cache DIR            phantoms through the pipeline's pre-processing, once
+    scripts/train_demo.py train --cache DIR            trains; may be stopped and started again at any time
+    scripts/train_demo.py test  --cache DIR [--ct CT.nii.gz --ct-label SPLEEN.nii.gz]
+    scripts/train_demo.py export --cache DIR --out models/segmentation_3d/1/model.pt
+
+Training uses the seeds 0.. and the parameter ranges "train", the test uses seeds from 100000 on and the ranges
+"heldout", which overlap nowhere (spleen_phantom/ranges.py). Dice is measured in the scan's own voxels: argmax, largest
+connected component, nearest neighbour back through crop and resize. Needs torch, monai, numpy, scipy, nibabel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from monai.networks.nets import UNet
+from monai.transforms import CropForeground, KeepLargestConnectedComponent, Resize, ScaleIntensityRange
+
+from spleen_phantom import best_threshold_dice, make_phantom
+from spleen_phantom.ranges import generator
+
+SIZE = (224, 224, 224)
+HELDOUT_SEED = 100_000
+NETWORK = {
+    "spatial_dims": 3,
+    "in_channels": 1,
+    "out_channels": 2,
+    "channels": (8, 16, 32, 64, 64, 64),
+    "strides": (2, 2, 2, 2, 2),
+    "num_res_units": 0,
+    "norm": "batch",
+    "act": ("relu", {"inplace": True}),
+}
+
+
+# -- data ---------------------------------------------------------------------------------------------------------------
+
+
+def scan(seed: int, ranges: str):
+    """A phantom with a seeded matrix size and slice distance, as scanners and reconstructions differ."""
+    rng = generator(seed, "scan")
+    side = int(rng.choice([128, 192, 256, 320, 512]))
+    distance = rng.uniform(1.25, 5.0)  # mm between slices
+    coverage = make_phantom(seed, (2, 2, 2), ranges=ranges).parameters["z_coverage"]
+    return make_phantom(seed, (side, side, max(12, round(coverage / distance))), ranges=ranges)
+
+
+def preprocess(ct: np.ndarray) -> tuple[np.ndarray, tuple[slice, slice, slice]]:
+    """ct: HU, (nx, ny, nz). Returns the network's input, float32 of shape SIZE, and the box it was cropped to.
+
+    MONAI's transforms with the parameters of models/spleen_seg/config.pbtxt.
+    """
+    volume = torch.as_tensor(np.ascontiguousarray(ct, dtype=np.float32))[None]
+    scaled = ScaleIntensityRange(-57, 164, 0, 1, clip=True)(volume)
+    crop = CropForeground(allow_smaller=True)
+    start, end = crop.compute_bounding_box(scaled)
+    box = tuple(slice(int(a), int(b)) for a, b in zip(start, end))
+    resized = Resize(SIZE, mode="area")(scaled[(slice(None), *box)])
+    return resized.as_tensor()[0].numpy(), box
+
+
+def preprocess_with(program: str, ct: np.ndarray) -> tuple[np.ndarray, tuple[slice, slice, slice]]:
+    """The same by this project's own pipeline: ``program IN NX NY NZ OUT`` reads float32 HU in C order, writes the
+    resized volume as float32 and prints a line of JSON with crop_start and crop_end (see examples/steps.rs)."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "in.raw"), Path(folder, "out.raw")
+        np.ascontiguousarray(ct, dtype="<f4").tofile(source)
+        run = subprocess.run(
+            [program, source, *map(str, ct.shape), target], check=True, capture_output=True, text=True
+        )
+        found = json.loads(run.stdout.strip().splitlines()[-1])
+        box = tuple(slice(a, b) for a, b in zip(found["crop_start"], found["crop_end"]))
+        return np.fromfile(target, "<f4").reshape(SIZE), box
+
+
+def prepare(task) -> str:
+    """Makes and stores one phantom unless it is there already."""
+    seed, ranges, folder, program = task
+    path = Path(folder, f"{ranges}-{seed}.npz")
+    if not path.exists():
+        torch.set_num_threads(1)
+        phantom = scan(seed, ranges)
+        volume, box = preprocess_with(program, phantom.ct) if program else preprocess(phantom.ct)
+        label = torch.as_tensor(phantom.label[box])[None, None].float()
+        label = F.interpolate(label, SIZE, mode="nearest-exact")[0, 0].numpy().astype(np.uint8)
+        store = {"volume": volume.astype(np.float16), "label": np.packbits(label)}
+        if ranges == "heldout":
+            store |= {"volume": volume, "native": phantom.label, "box": np.array([(s.start, s.stop) for s in box])}
+            store |= {"threshold": best_threshold_dice(phantom.ct, phantom.label)[0], "spacing": phantom.spacing}
+        part = path.with_suffix(f".{os.getpid()}.npz")
+        np.savez(part, **store)
+        part.replace(path)
+    return path.name
+
+
+def make_data(args) -> None:
+    folder = Path(args.cache)
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = [(s, "train", folder, args.pipeline) for s in range(args.count)]
+    tasks[8:8] = [(HELDOUT_SEED + s, "heldout", folder, args.pipeline) for s in range(args.test_count)]
+    with ProcessPoolExecutor(args.workers) as pool:
+        for n, name in enumerate(pool.map(prepare, tasks)):
+            print(f"{n + 1}/{len(tasks)} {name}", flush=True)
+
+
+# -- training -----------------------------------------------------------------------------------------------------------
+
+
+def augment(volume: torch.Tensor, label: torch.Tensor, rng: np.random.Generator):
+    """Random framing and intensity; sides are never swapped, as left and right matter. Both of shape SIZE."""
+    box = []
+    for axis, most in enumerate((0.06, 0.06, 0.3)):
+        keep = SIZE[axis] * (1 - rng.uniform(0, most))
+        start = rng.uniform(0, SIZE[axis] - keep)
+        box.append(slice(int(start), int(start + keep)))
+    if label[tuple(box)].sum() < 0.3 * label.sum():
+        box[2] = slice(0, SIZE[2])
+    volume = F.interpolate(volume[tuple(box)][None, None], SIZE, mode="trilinear")[0, 0]
+    label = F.interpolate(label[tuple(box)][None, None], SIZE, mode="nearest-exact")[0, 0]
+    volume = volume.clamp(0, 1) ** float(np.exp(rng.uniform(-0.25, 0.25)))
+    volume = volume * rng.uniform(0.85, 1.15) + rng.uniform(-0.06, 0.06) * (volume > 0)
+    noise = torch.from_numpy(rng.standard_normal(SIZE, dtype=np.float32)) * rng.uniform(0, 0.05)
+    return (volume + noise * (volume > 0)).clamp(0, 1), label
+
+
+def loss_of(logits: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Cross entropy plus soft Dice of the spleen. logits (N, 2, D, H, W), label (N, D, H, W) of 0 and 1."""
+    margin = logits[:, 1] - logits[:, 0]
+    cross = F.binary_cross_entropy_with_logits(margin, label)
+    p = margin.sigmoid()
+    dims = (1, 2, 3)
+    dice = (2 * (p * label).sum(dims) + 50) / (p.sum(dims) + label.sum(dims) + 50)
+    return cross + (1 - dice).mean()
+
+
+def load(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    with np.load(path) as data:
+        label = np.unpackbits(data["label"], count=math.prod(SIZE)).reshape(SIZE)
+        return torch.from_numpy(data["volume"].astype(np.float32)), torch.from_numpy(label.astype(np.float32))
+
+
+def batch(paths, rng) -> tuple[torch.Tensor, torch.Tensor]:
+    pairs = [augment(*load(paths[i]), rng) for i in rng.integers(0, len(paths), 2)]
+    volumes = torch.stack([v for v, _ in pairs])[:, None].contiguous(memory_format=torch.channels_last_3d)
+    return volumes, torch.stack([l for _, l in pairs])
+
+
+def train(args) -> None:
+    torch.manual_seed(args.seed)
+    torch.set_num_threads(args.threads)
+    folder = Path(args.cache)
+    network = UNet(**NETWORK).to(memory_format=torch.channels_last_3d)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=args.rate, weight_decay=1e-4)
+    checkpoint, step, spent = folder / "checkpoint.pt", 0, 0.0
+    if checkpoint.exists():
+        saved = torch.load(checkpoint)
+        network.load_state_dict(saved["network"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step, spent = saved["step"], saved["seconds"]
+    paths = [folder / f"train-{s}.npz" for s in range(args.count)]
+    missing = [p.name for p in paths if not p.exists()]
+    if missing:
+        sys.exit(f"{len(missing)} volumes are missing in {folder}, the first is {missing[0]}: run the data step first")
+    begin, running = time.monotonic() - spent, None
+    while step < args.steps:
+        rate = args.rate * min(1, (step + 1) / 40) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / args.steps)))
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        network.train()
+        volumes, labels = batch(paths, np.random.default_rng([args.seed, step]))
+        loss = loss_of(network(volumes), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+        optimizer.step()
+        step += 1
+        running = loss.item() if running is None else 0.95 * running + 0.05 * loss.item()
+        if step % 10 == 0 or step == args.steps:
+            print(f"step {step}/{args.steps} loss {running:.4f} {time.monotonic() - begin:.0f} s", flush=True)
+        if step % 50 == 0 or step == args.steps:
+            state = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+            state |= {"seconds": time.monotonic() - begin, "seed": args.seed, "count": args.count, "steps": args.steps}
+            torch.save(state, checkpoint.with_suffix(".new"))
+            checkpoint.with_suffix(".new").replace(checkpoint)
+
+
+def trained(args) -> torch.nn.Module:
+    """The network of the checkpoint, with the statistics of its normalisation averaged over plain training volumes."""
+    folder = Path(args.cache)
+    saved = torch.load(folder / "checkpoint.pt")
+    network = UNet(**NETWORK).to(memory_format=torch.channels_last_3d)
+    network.load_state_dict(saved["network"])
+    network.train()
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm3d):
+            module.reset_running_stats()
+            module.momentum = None  # plain average
+    with torch.no_grad():
+        for n in range(min(saved["count"], 48)):
+            network(load(folder / f"train-{n}.npz")[0][None, None].contiguous(memory_format=torch.channels_last_3d))
+    print(f"checkpoint of step {saved['step']} of {saved['steps']}, seed {saved['seed']}, {saved['count']} phantoms")
+    return network.eval()
+
+
+# -- test ---------------------------------------------------------------------------------------------------------------
+
+
+def to_native(mask: np.ndarray, box, shape) -> np.ndarray:
+    """mask of shape SIZE back into the scan's grid: nearest neighbour inside the box, 0 outside."""
+    out = np.zeros(shape, bool)
+    index = [
+        np.minimum((np.arange(b.stop - b.start) + 0.5) * n / (b.stop - b.start), n - 1).astype(int)
+        for b, n in zip(box, mask.shape)
+    ]
+    out[tuple(box)] = mask[np.ix_(*index)] > 0
+    return out
+
+
+def segment(network, volume: np.ndarray) -> np.ndarray:
+    """Argmax and largest component of the network's answer, both of shape SIZE."""
+    with torch.no_grad():
+        logits = network(torch.from_numpy(volume)[None, None].contiguous(memory_format=torch.channels_last_3d))
+    mask = logits.argmax(1).float()
+    return np.asarray(KeepLargestConnectedComponent(applied_labels=[1], connectivity=3)(mask))[0]
+
+
+def dice_of(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a > 0, b > 0
+    return float(2 * (a & b).sum() / max(1, a.sum() + b.sum()))
+
+
+def test(args) -> None:
+    torch.set_num_threads(args.threads)
+    network = torch.jit.load(args.model).eval() if args.model else trained(args)
+    scores = []
+    for seed in range(HELDOUT_SEED, HELDOUT_SEED + args.test_count):
+        with np.load(Path(args.cache, f"heldout-{seed}.npz")) as data:
+            box = [slice(int(a), int(b)) for a, b in data["box"]]
+            native = data["native"]
+            begin = time.monotonic()
+            mask = segment(network, data["volume"])
+            score = dice_of(to_native(mask, box, native.shape), native)
+            scores.append(score)
+            print(
+                f"heldout {seed} {native.shape} spacing {np.round(data['spacing'], 2)} "
+                f"Dice {score:.4f} (best threshold {float(data['threshold']):.2f}) {time.monotonic() - begin:.1f} s",
+                flush=True,
+            )
+    if scores:
+        print(
+            f"{len(scores)} held-out phantoms: Dice mean {np.mean(scores):.4f}, median {np.median(scores):.4f}, "
+            f"minimum {min(scores):.4f}"
+        )
+    if args.ct:
+        import nibabel
+
+        image = nibabel.as_closest_canonical(nibabel.load(args.ct))
+        ct = np.asarray(image.dataobj, dtype=np.float32)
+        volume, box = preprocess(ct)
+        native = to_native(segment(network, volume), box, ct.shape)
+        millilitres = native.sum() * abs(np.linalg.det(image.affine[:3, :3])) / 1000
+        line = f"{Path(args.ct).name}: {ct.shape} voxels, spleen {millilitres:.0f} mL"
+        if args.ct_label:
+            label = nibabel.as_closest_canonical(nibabel.load(args.ct_label))
+            line += f", Dice {dice_of(native, np.asarray(label.dataobj)):.4f}"
+        print(line)
+        if args.ct_mask:
+            nibabel.save(nibabel.Nifti1Image(native.astype(np.uint8), image.affine), args.ct_mask)
+
+
+def export(args) -> None:
+    torch.set_num_threads(args.threads)
+    network = trained(args).to(memory_format=torch.contiguous_format)
+    out = Path(args.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    torch.jit.script(network).save(str(out))
+    volume = load(Path(args.cache, "train-0.npz"))[0][None, None]
+    with torch.no_grad():
+        difference = (torch.jit.load(str(out))(volume) - network(volume)).abs().max().item()
+    print(f"{out}: {out.stat().st_size / 1e6:.2f} MB, differs from the checkpoint by {difference:.1e}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("data", "train", "test", "export"))
+    parser.add_argument("--cache", required=True, help="folder for volumes and checkpoint (about 25 MB a phantom)")
+    parser.add_argument("--count", type=int, default=96, help="training phantoms, seeds 0.. (default 96)")
+    parser.add_argument("--test-count", type=int, default=24, help="held-out phantoms (default 24)")
+    parser.add_argument("--workers", type=int, default=2, help="processes that make phantoms (default 2)")
+    parser.add_argument("--pipeline", help="program that does the pre-processing instead of MONAI (see preprocess_with)")
+    parser.add_argument("--seed", type=int, default=1, help="of weights, order and augmentation (default 1)")
+    parser.add_argument("--steps", type=int, default=700, help="training steps of two volumes (default 700)")
+    parser.add_argument("--rate", type=float, default=3e-3, help="learning rate at its highest (default 0.003)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
+    parser.add_argument("--model", help="test this TorchScript file instead of the checkpoint")
+    parser.add_argument("--ct", help="a CT to segment too, NIfTI in HU")
+    parser.add_argument("--ct-label", help="its spleen label")
+    parser.add_argument("--ct-mask", help="where to write the mask of --ct")
+    parser.add_argument("--out", default="models/segmentation_3d/1/model.pt")
+    args = parser.parse_args()
+    {"data": make_data, "train": train, "test": test, "export": export}[args.step](args)
+
+
+if __name__ == "__main__":
+    main()
