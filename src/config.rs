@@ -1,0 +1,320 @@
+//! Parameters of the model's configuration, typed.
+//!
+//! Names and meanings are those of MONAI 1.6.1's transforms. A value is text, as in `config.pbtxt`; `""` or `None` is
+//! MONAI's `None` where that is accepted. Lists are written `224,224,224` or `[224, 224, 224]`, and one integer stands
+//! for all three axes. A key that is not in this table refuses the load, and so does a value outside the last column.
+//!
+//! | key | type | default | accepted |
+//! |---|---|---|---|
+//! | `a_min`, `a_max` | number | `-57`, `164` | finite, `a_min` below `a_max` |
+//! | `b_min`, `b_max` | number or None | `0`, `1` | finite, `b_min` below `b_max`; unless both are given they do not scale, only clip |
+//! | `clip` | boolean | `true` | `true` (needs `b_min` or `b_max`), `false` |
+//! | `margin` | 1 or 3 integers | `0` | 0 to 2147483647 |
+//! | `allow_smaller` | boolean | `true` | `true` (the margin ends at the image's edge), `false` (it is padded with 0) |
+//! | `k_divisible` | 1 or 3 integers | `1` | up to 2147483647; 0 and below leave the axis as it is |
+//! | `spatial_size` | 1 or 3 integers | `224,224,224` | up to 2147483647; 0 and below (`-1`) keep the size of the crop |
+//! | `mode` | text | `area` | `area`, `trilinear`, `nearest`, `nearest-exact` |
+//! | `align_corners` | boolean or None | None | `true` and `false` only with `mode` `trilinear` |
+//! | `applied_labels` | integers or None | `1` | 0 and above; None means every label |
+//! | `is_onehot` | boolean or None | None | None, `false`: after argmax there is one channel of labels |
+//! | `independent` | boolean | `true` | `true` (components of each label), `false` (of the labels' union) |
+//! | `connectivity` | integer or None | None | 1 (faces), 2 (and edges), 3 or None (and corners) |
+//! | `num_components` | integer | `1` | 0 and above |
+//! | `segmentation_model` | text | `segmentation_3d` | a model's name |
+//! | `segmentation_version` | integer | `-1` | 1 and above, or -1 for the version that the server chooses |
+//! | `segmentation_input` | text | `INPUT__0` | a tensor's name |
+//! | `segmentation_output` | text | `OUTPUT__0` | a tensor's name |
+//! | `segmentation_timeout_s` | number | `300` | above 0, up to 31536000: seconds to wait for the network's answer |
+//! | `max_in_flight` | integer | `2` | 1 to 1024 requests at once for each instance |
+//!
+//! [`IGNORED`] keys belong to the Python backend. They are accepted and have no effect here.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use triton_backend_api::Result;
+
+use crate::volume::{AXES, Shape3};
+use parse::Parameters;
+
+/// Every key with its default, as it would be written in `config.pbtxt`.
+pub const DEFAULTS: [(&str, &str); 22] = [
+    ("a_min", "-57"),
+    ("a_max", "164"),
+    ("b_min", "0"),
+    ("b_max", "1"),
+    ("clip", "true"),
+    ("margin", "0"),
+    ("allow_smaller", "true"),
+    ("k_divisible", "1"),
+    ("spatial_size", "224,224,224"),
+    ("mode", "area"),
+    ("align_corners", ""),
+    ("applied_labels", "1"),
+    ("is_onehot", ""),
+    ("independent", "true"),
+    ("connectivity", ""),
+    ("num_components", "1"),
+    ("segmentation_model", "segmentation_3d"),
+    ("segmentation_version", "-1"),
+    ("segmentation_input", "INPUT__0"),
+    ("segmentation_output", "OUTPUT__0"),
+    ("segmentation_timeout_s", "300"),
+    ("max_in_flight", "2"),
+];
+
+/// Keys of the Python backend that are accepted without effect: inputs are used where they lie, and there is no
+/// environment to unpack.
+pub const IGNORED: [&str; 2] = ["EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"];
+
+/// All parameters of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineConfig {
+    /// ScaleIntensityRange.
+    pub intensity: ScaleIntensity,
+    /// CropForeground.
+    pub crop: CropForeground,
+    /// Resize.
+    pub resize: Resize,
+    /// KeepLargestConnectedComponent.
+    pub keep: KeepLargest,
+    /// The network.
+    pub segmentation: SegmentationModel,
+    /// Requests that one instance works on at once.
+    pub max_in_flight: usize,
+    /// The keys of [`IGNORED`] that were given: worth an INFO line.
+    pub ignored: Vec<String>,
+}
+
+impl PipelineConfig {
+    /// Reads the parameters; those that are absent have their defaults.
+    pub fn from_parameters(parameters: &BTreeMap<String, String>) -> Result<Self> {
+        let parameters = Parameters::new(parameters)?;
+        Ok(Self {
+            intensity: ScaleIntensity::from_parameters(&parameters)?,
+            crop: CropForeground {
+                margin: parameters.three_integers("margin", 0)?,
+                allow_smaller: parameters.boolean("allow_smaller")?,
+                k_divisible: parameters.three_integers("k_divisible", i64::MIN)?,
+            },
+            resize: Resize::from_parameters(&parameters)?,
+            keep: KeepLargest::from_parameters(&parameters)?,
+            segmentation: SegmentationModel::from_parameters(&parameters)?,
+            max_in_flight: parameters.integer("max_in_flight", 1..=1024)? as usize,
+            ignored: parameters.ignored(),
+        })
+    }
+}
+
+/// ScaleIntensityRange: `a_min..a_max` becomes `b_min..b_max`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaleIntensity {
+    /// The intensity that becomes `b_min`.
+    pub a_min: f64,
+    /// The intensity that becomes `b_max`.
+    pub a_max: f64,
+    /// What `a_min` becomes.
+    pub b_min: Option<f64>,
+    /// What `a_max` becomes.
+    pub b_max: Option<f64>,
+    /// Whether the result is limited to `b_min..b_max`.
+    pub clip: bool,
+}
+
+impl ScaleIntensity {
+    fn from_parameters(parameters: &Parameters<'_>) -> Result<Self> {
+        let a_min = parameters.number("a_min")?;
+        let a_max = parameters.number("a_max")?;
+        parameters.check_range("a_min", "a_max", a_min, a_max)?;
+        let b_min = parameters.number_or_none("b_min")?;
+        let b_max = parameters.number_or_none("b_max")?;
+        if let (Some(b_min), Some(b_max)) = (b_min, b_max) {
+            parameters.check_range("b_min", "b_max", b_min, b_max)?;
+        }
+        let clip = parameters.boolean("clip")?;
+        if clip && b_min.is_none() && b_max.is_none() {
+            return Err(parameters.refuse("clip", "false, because neither b_min nor b_max is given"));
+        }
+        Ok(Self { a_min, a_max, b_min, b_max, clip })
+    }
+
+    /// The factors in the precision that the arithmetic has. Differences are taken before they are rounded.
+    pub fn in_float32(&self) -> Scale {
+        Scale {
+            a_min: self.a_min as f32,
+            a_span: (self.a_max - self.a_min) as f32,
+            b: match (self.b_min, self.b_max) {
+                (Some(b_min), Some(b_max)) => Some(((b_max - b_min) as f32, b_min as f32)),
+                _ => None,
+            },
+            lowest: self.b_min.filter(|_| self.clip).map(|b_min| b_min as f32),
+            highest: self.b_max.filter(|_| self.clip).map(|b_max| b_max as f32),
+        }
+    }
+}
+
+/// [`ScaleIntensity`] in float32: `(x - a_min) / a_span`, then `* b.0 + b.1`, then limited, each step rounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// Subtracted first.
+    pub a_min: f32,
+    /// Divided by next.
+    pub a_span: f32,
+    /// Multiplied by the first and increased by the second.
+    pub b: Option<(f32, f32)>,
+    /// The lower limit of the result.
+    pub lowest: Option<f32>,
+    /// The upper limit of the result.
+    pub highest: Option<f32>,
+}
+
+/// CropForeground: the box around the foreground, and how it grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CropForeground {
+    /// Voxels added on both sides of each axis.
+    pub margin: [i64; 3],
+    /// Whether the margin ends at the image's edge; otherwise what lies outside is padded with 0.
+    pub allow_smaller: bool,
+    /// The crop's size is made a multiple of this; 0 and below leave the axis as it is.
+    pub k_divisible: [i64; 3],
+}
+
+/// Resize: the size of the network's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resize {
+    /// The size along each axis; none keeps the crop's.
+    pub spatial_size: [Option<i64>; 3],
+    /// How to resize.
+    pub mode: ResizeMode,
+}
+
+/// How voxels are resampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeMode {
+    /// The mean of the voxels that an output voxel covers, counting partly covered ones in full.
+    Area,
+    /// Linear along each axis.
+    Trilinear {
+        /// Whether the centres of the corner voxels stay where they are; otherwise the volume's outer faces do.
+        align_corners: bool,
+    },
+    /// The voxel at the rounded-down position of the output voxel's lower corner.
+    Nearest,
+    /// The voxel under the output voxel's centre.
+    NearestExact,
+}
+
+impl Resize {
+    fn from_parameters(parameters: &Parameters<'_>) -> Result<Self> {
+        let align_corners = parameters.boolean_or_none("align_corners")?;
+        let mode = match parameters.text("mode")? {
+            "area" => ResizeMode::Area,
+            "trilinear" => ResizeMode::Trilinear { align_corners: align_corners.unwrap_or(false) },
+            "nearest" => ResizeMode::Nearest,
+            "nearest-exact" => ResizeMode::NearestExact,
+            _ => return Err(parameters.refuse("mode", "area, trilinear, nearest or nearest-exact")),
+        };
+        if align_corners.is_some() && !matches!(mode, ResizeMode::Trilinear { .. }) {
+            return Err(parameters
+                .refuse("align_corners", "\"\" (None), because only mode trilinear has corners to align"));
+        }
+        let spatial_size = parameters
+            .three_integers("spatial_size", i64::MIN)?
+            .map(|size| Some(size).filter(|&size| size > 0));
+        let resize = Self { spatial_size, mode };
+        if let [Some(h), Some(w), Some(d)] = spatial_size {
+            Shape3::new([h, w, d]).map_err(|error| error.context("parameter \"spatial_size\""))?;
+        }
+        Ok(resize)
+    }
+
+    /// The size that a crop of this size is resized to.
+    pub fn target(&self, cropped: Shape3) -> Result<Shape3> {
+        let cropped = cropped.dims();
+        Shape3::new(AXES.map(|axis| self.spatial_size[axis].unwrap_or(cropped[axis] as i64)))
+    }
+}
+
+/// KeepLargestConnectedComponent: which components of the label map stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeepLargest {
+    /// The labels looked at; none means every label but 0. Other labels stay as they are.
+    pub applied_labels: Option<Vec<i64>>,
+    /// Whether components are those of each label, or of the labels' union.
+    pub independent: bool,
+    /// Which voxels are neighbours.
+    pub connectivity: Connectivity,
+    /// How many components stay.
+    pub num_components: usize,
+}
+
+/// Which of the 26 voxels around a voxel are its neighbours. The number counts the axes along which two may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Connectivity {
+    /// The 6 that share a face.
+    Faces = 1,
+    /// The 18 that share a face or an edge.
+    Edges = 2,
+    /// All 26.
+    Corners = 3,
+}
+
+impl KeepLargest {
+    fn from_parameters(parameters: &Parameters<'_>) -> Result<Self> {
+        if parameters.boolean_or_none("is_onehot")? == Some(true) {
+            let accepted = "\"\" (None) or false, because after argmax there is one channel of labels";
+            return Err(parameters.refuse("is_onehot", accepted));
+        }
+        Ok(Self {
+            applied_labels: parameters.integers_or_none("applied_labels", 0)?,
+            independent: parameters.boolean("independent")?,
+            connectivity: match parameters.integer_or_none("connectivity", 1..=3)? {
+                Some(1) => Connectivity::Faces,
+                Some(2) => Connectivity::Edges,
+                _ => Connectivity::Corners,
+            },
+            num_components: parameters.integer("num_components", 0..=i64::MAX)? as usize,
+        })
+    }
+}
+
+/// The network: another model of the same server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentationModel {
+    /// Its name.
+    pub model: String,
+    /// Its version; -1 leaves the choice to the server.
+    pub version: i64,
+    /// The name of its input.
+    pub input: String,
+    /// The name of its output.
+    pub output: String,
+    /// How long to wait for its answer.
+    pub timeout: Duration,
+}
+
+impl SegmentationModel {
+    fn from_parameters(parameters: &Parameters<'_>) -> Result<Self> {
+        let version = parameters.integer("segmentation_version", -1..=i64::MAX)?;
+        if version == 0 {
+            return Err(parameters.refuse("segmentation_version", "-1 (the server chooses) or 1 and above"));
+        }
+        let seconds = parameters.number("segmentation_timeout_s")?;
+        let timeout = Some(seconds)
+            .filter(|&seconds| seconds > 0.0 && seconds <= 31_536_000.0)
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .filter(|timeout| !timeout.is_zero());
+        let accepted = "seconds above 0, up to 31536000 (one year)";
+        Ok(Self {
+            model: parameters.name("segmentation_model")?,
+            version,
+            input: parameters.name("segmentation_input")?,
+            output: parameters.name("segmentation_output")?,
+            timeout: timeout.ok_or_else(|| parameters.refuse("segmentation_timeout_s", accepted))?,
+        })
+    }
+}
