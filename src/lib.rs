@@ -1,6 +1,15 @@
-//! Spleen segmentation as a native Triton backend.
+//! Spleen segmentation as a native backend for NVIDIA Triton Inference Server: one CT volume in, a spleen mask and
+//! its contour out. The network is another model of the same server.
 
+mod backend;
+mod bridge;
 pub mod config;
 pub mod cpu;
+mod interface;
 pub mod pipeline;
+mod segmenter;
 pub mod volume;
+
+use backend::{SpleenInstance, SpleenModel};
+
+triton_backend_api::export_backend!(SpleenModel, concurrent SpleenInstance);

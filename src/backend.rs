@@ -1,0 +1,202 @@
+//! The model and its instances, as Triton loads and calls them. A request's way is [`serve`], top to bottom.
+
+use serde_json::{Value, json};
+use triton_backend_api::{
+    ConcurrentInstance, Error, InstanceContext, InstanceKind, Model, ModelConfig, ModelContext, OwnedReply,
+    OwnedRequest, Reply, Request, Result, log,
+};
+
+use crate::bridge::Bridge;
+use crate::config::PipelineConfig;
+use crate::cpu::Cpu;
+use crate::interface::{self, CONTOUR, INPUT, Interface, MASK};
+use crate::pipeline::{Pipeline, PreparedVolume};
+use crate::segmenter::Segmenter;
+use crate::volume::{LabelType, Shape3};
+
+/// One loaded version of the model.
+pub struct SpleenModel {
+    name: String,
+    interface: Interface,
+    pipeline: Pipeline,
+    segmenter: Segmenter,
+    max_in_flight: usize,
+}
+
+impl Model for SpleenModel {
+    fn load(cx: &ModelContext) -> Result<Self> {
+        let name = cx.name().to_owned();
+        let config = PipelineConfig::from_parameters(&cx.config().parameters())?;
+        for key in &config.ignored {
+            log!(Info, "{name}: parameter {key} is accepted and not needed by this backend");
+        }
+        Ok(Self {
+            interface: Interface::new(cx.config(), &config)?,
+            pipeline: Pipeline::new(&config),
+            segmenter: Segmenter::new(cx.server().clone(), config.segmentation),
+            max_in_flight: config.max_in_flight,
+            name,
+        })
+    }
+
+    fn auto_complete(config: &ModelConfig) -> Result<Option<Value>> {
+        interface::auto_complete(config)
+    }
+
+    fn preferred_instances() -> &'static [InstanceKind] {
+        &[InstanceKind::Cpu]
+    }
+}
+
+/// One instance: a device.
+pub struct SpleenInstance {
+    device: AnyDevice,
+    max_in_flight: usize,
+}
+
+/// The devices an instance can run on.
+enum AnyDevice {
+    Cpu(Cpu),
+}
+
+impl ConcurrentInstance for SpleenInstance {
+    type Model = SpleenModel;
+
+    fn create(model: &SpleenModel, cx: &InstanceContext) -> Result<Self> {
+        let device = match cx.kind() {
+            InstanceKind::Cpu => AnyDevice::Cpu(Cpu),
+            other => {
+                return Err(Error::unsupported(format!(
+                    "instance '{}' is {other}; accepted by this build is KIND_CPU",
+                    cx.name()
+                )));
+            }
+        };
+        log!(Info, "{}: instance on {}", cx.name(), cx.kind());
+        Ok(Self { device, max_in_flight: model.max_in_flight })
+    }
+
+    fn max_in_flight(&self) -> usize {
+        self.max_in_flight
+    }
+
+    fn start(&self, model: &SpleenModel, request: OwnedRequest, mut reply: OwnedReply) {
+        let mut stage = Stage::Read;
+        let result = match &self.device {
+            AnyDevice::Cpu(device) => serve(model, device, &request, &mut reply, &mut stage),
+        };
+        if let Err(e) = &result {
+            let (name, id) = (&model.name, request.id().unwrap_or_default());
+            log!(Warn, "{name}: request '{id}' failed in {stage:?}: {e}");
+        }
+        reply.send(result);
+    }
+}
+
+/// Where a request is, for the log.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Read,
+    Prepare,
+    Segment,
+    Finish,
+    Write,
+}
+
+/// Answers one request: read, prepare, the network, finish, write.
+fn serve<D: Bridge>(
+    model: &SpleenModel,
+    device: &D,
+    request: &Request,
+    reply: &mut Reply,
+    stage: &mut Stage,
+) -> Result<()> {
+    let (interface, pipeline) = (&model.interface, &model.pipeline);
+    let wanted = interface.wanted(&request.requested_outputs()?)?;
+    let prepared = {
+        let input = request.input(INPUT)?;
+        let (_, size) = interface::volumes(input.shape())?;
+        let source = device.read(&input)?;
+        let volumes = device.volumes(&source, interface.voxel_type, size)?;
+        *stage = Stage::Prepare;
+        check_cancelled(request)?;
+        pipeline.prepare(device, &volumes)?
+    };
+    let size = one_size(&prepared)?;
+    describe(reply, &prepared)?;
+    let odd = prepared.iter().map(|volume| volume.nan_count + volume.inf_count).sum();
+    warn_not_finite(model, request, "voxels of INPUT0 are NaN or infinite", odd);
+
+    *stage = Stage::Segment;
+    reply.mark_compute_start();
+    let tensors = prepared.into_iter().map(|volume| volume.tensor).collect();
+    let scores = model.segmenter.segment(device, request, tensors, size)?;
+    reply.mark_compute_end();
+
+    *stage = Stage::Finish;
+    check_cancelled(request)?;
+    let mut results = Vec::with_capacity(scores.len());
+    for scores in scores {
+        results.push(pipeline.finish(device, &scores.logits(device)?, wanted)?);
+    }
+    let odd = results.iter().map(|result| result.nan_count).sum();
+    warn_not_finite(model, request, "scores of the network are NaN", odd);
+
+    *stage = Stage::Write;
+    let shape = interface::output_shape(results.len(), size);
+    let masks = results.iter().filter_map(|result| result.mask.as_ref()).collect();
+    write(device, reply, MASK, interface.mask, &shape, masks)?;
+    let contours = results.iter().filter_map(|result| result.contour.as_ref()).collect();
+    write(device, reply, CONTOUR, interface.contour, &shape, contours)
+}
+
+/// Writes one output, unless it was not asked for.
+fn write<D: Bridge>(
+    device: &D,
+    reply: &mut Reply,
+    name: &str,
+    declared: Option<LabelType>,
+    shape: &[i64],
+    labels: Vec<&D::Labels>,
+) -> Result<()> {
+    let (Some(label_type), false) = (declared, labels.is_empty()) else { return Ok(()) };
+    let data_type = interface::data_type(label_type);
+    let output = reply.output_in(D::OUTPUT_MEMORY, name, data_type, shape)?;
+    device.write_output(&labels, output, label_type).map_err(|e| e.context(format!("output '{name}'")))
+}
+
+/// The size that all volumes of a request have after resizing; they share one output tensor.
+fn one_size<T>(prepared: &[PreparedVolume<T>]) -> Result<Shape3> {
+    let sizes: Vec<_> = prepared.iter().map(|volume| volume.tensor_shape).collect();
+    match sizes.as_slice() {
+        [first, rest @ ..] if rest.iter().all(|size| size == first) => Ok(*first),
+        _ => {
+            let sizes: Vec<_> = sizes.iter().map(ToString::to_string).collect();
+            Err(Error::invalid_arg(format!(
+                "the volumes of this batch have sizes {sizes:?} after cropping; accepted are equal ones, or a \
+                 spatial_size without -1"
+            )))
+        }
+    }
+}
+
+/// Says in the response where the results lie in the input: JSON lists with one entry a volume.
+fn describe<T>(reply: &mut Reply, prepared: &[PreparedVolume<T>]) -> Result<()> {
+    let list = |entry: &dyn Fn(&PreparedVolume<T>) -> Value| {
+        Value::from_iter(prepared.iter().map(entry)).to_string()
+    };
+    reply.set_parameter("crop_start", list(&|volume| json!(volume.crop.start)))?;
+    reply.set_parameter("crop_end", list(&|volume| json!(volume.crop.end)))?;
+    reply.set_parameter("input_shape", list(&|volume| json!(volume.input_shape.dims())))
+}
+
+fn check_cancelled(request: &Request) -> Result<()> {
+    if request.is_cancelled() { Err(Error::cancelled("the request was cancelled")) } else { Ok(()) }
+}
+
+fn warn_not_finite(model: &SpleenModel, request: &Request, what: &str, count: u64) {
+    if count > 0 {
+        let (name, id) = (&model.name, request.id().unwrap_or_default());
+        log!(Warn, "{name}: request '{id}': {count} {what}");
+    }
+}

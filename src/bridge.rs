@@ -1,0 +1,104 @@
+//! Where a device's buffers meet Triton's memory. Each device says here how it reads inputs and replies where they
+//! lie, and how it gives its own memory away.
+
+use std::borrow::Cow;
+
+use triton_backend_api::bls::ResponseTensor;
+use triton_backend_api::{Error, Input, MemoryKind, Output, Result, StableMemory};
+
+use crate::cpu::{self, Cpu};
+use crate::pipeline::Device;
+use crate::volume::{LabelType, LogitType, Shape3, VoxelType};
+
+/// A device that Triton's tensors can be passed to.
+pub trait Bridge: Device {
+    /// All of INPUT0, readable by the device.
+    type Source<'a>;
+    /// The network's input, as memory for Triton.
+    type Memory: StableMemory + 'static;
+
+    /// Where outputs should lie.
+    const OUTPUT_MEMORY: MemoryKind;
+
+    /// Makes an input readable: in place where it can be.
+    fn read<'a>(&self, input: &Input<'a>) -> Result<Self::Source<'a>>;
+
+    /// The volumes of an input, one after the other, each of this size.
+    fn volumes<'s>(
+        &self,
+        source: &'s Self::Source<'_>,
+        voxel_type: VoxelType,
+        size: Shape3,
+    ) -> Result<Vec<Self::Input<'s>>>;
+
+    /// Gives a tensor away as the network's input.
+    fn memory(&self, tensor: Self::Tensor) -> Self::Memory;
+
+    /// The network's scores, where they lie.
+    fn logits<'r>(
+        &self,
+        reply: &ResponseTensor<'r>,
+        logit_type: LogitType,
+        classes: usize,
+        size: Shape3,
+    ) -> Result<Self::Logits<'r>>;
+
+    /// Writes the volumes' labels to an output, one after the other.
+    fn write_output(&self, labels: &[&Self::Labels], output: Output<'_>, label_type: LabelType)
+    -> Result<()>;
+}
+
+impl Bridge for Cpu {
+    type Source<'a> = Cow<'a, [u8]>;
+    type Memory = Vec<f32>;
+
+    const OUTPUT_MEMORY: MemoryKind = MemoryKind::Host;
+
+    fn read<'a>(&self, input: &Input<'a>) -> Result<Cow<'a, [u8]>> {
+        input.bytes()
+    }
+
+    fn volumes<'s>(
+        &self,
+        source: &'s Cow<'_, [u8]>,
+        voxel_type: VoxelType,
+        size: Shape3,
+    ) -> Result<Vec<cpu::Input<'s>>> {
+        source
+            .chunks_exact(size.count() * voxel_type.size())
+            .map(|bytes| cpu::Input::new(bytes, voxel_type, size))
+            .collect()
+    }
+
+    fn memory(&self, tensor: cpu::Tensor) -> Vec<f32> {
+        tensor.into_data()
+    }
+
+    fn logits<'r>(
+        &self,
+        reply: &ResponseTensor<'r>,
+        logit_type: LogitType,
+        classes: usize,
+        size: Shape3,
+    ) -> Result<cpu::Logits<'r>> {
+        let bytes = reply.buffer.host().ok_or_else(|| {
+            let (name, kind) = (&reply.name, reply.buffer.kind());
+            Error::unsupported(format!("output '{name}' lies in {kind}; accepted on the CPU is host memory"))
+        })?;
+        cpu::Logits::new(bytes, logit_type, classes, size)
+    }
+
+    fn write_output(
+        &self,
+        labels: &[&cpu::Labels],
+        mut output: Output<'_>,
+        label_type: LabelType,
+    ) -> Result<()> {
+        let each = output.byte_size() / labels.len().max(1);
+        let places = output.bytes_mut()?.chunks_exact_mut(each.max(1));
+        labels
+            .iter()
+            .zip(places)
+            .try_for_each(|(labels, place)| self.write(labels, cpu::Output::new(place, label_type)))
+    }
+}
