@@ -41,6 +41,10 @@
 
 #![deny(missing_docs)]
 
+// Unit tests need the server's symbols to link; a production build has them undefined.
+#[cfg(test)]
+use triton_fake_host as _;
+
 mod batch;
 pub mod bls;
 mod config;
