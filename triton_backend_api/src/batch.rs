@@ -26,6 +26,21 @@ pub struct Entry {
     result: Option<Result<()>>,
 }
 
+/// The times of a batch that is computed as one execution.
+pub struct Execution<'a>(&'a mut Timeline);
+
+impl Execution<'_> {
+    /// The inputs of all are ready.
+    pub fn mark_compute_start(&mut self) {
+        self.0.mark_compute_start();
+    }
+
+    /// All are computed.
+    pub fn mark_compute_end(&mut self) {
+        self.0.mark_compute_end();
+    }
+}
+
 impl Entry {
     /// Fails this request alone; the others go on. The first error stands.
     pub fn fail(&mut self, error: Error) {
@@ -75,18 +90,11 @@ impl Batch {
     }
 
     /// From here on all requests are computed together: one execution in the statistics, one set of times.
-    pub fn as_one_execution(&mut self) {
-        self.execution = Some(Timeline::start());
-    }
-
-    /// The inputs of all are ready.
-    pub fn mark_compute_start(&mut self) {
-        self.execution.get_or_insert_with(Timeline::start).mark_compute_start();
-    }
-
-    /// All are computed.
-    pub fn mark_compute_end(&mut self) {
-        self.execution.get_or_insert_with(Timeline::start).mark_compute_end();
+    ///
+    /// The requests and the times come apart, so that times can be marked while inputs are borrowed.
+    pub fn as_one_execution(&mut self) -> (&mut [Entry], Execution<'_>) {
+        let timeline = self.execution.insert(Timeline::start());
+        (&mut self.entries, Execution(timeline))
     }
 
     /// Answers one request at a time with what `infer` makes of it.

@@ -66,7 +66,7 @@ mod server;
 mod statistics;
 pub mod sys;
 
-pub use batch::{Batch, Entry};
+pub use batch::{Batch, Entry, Execution};
 pub use config::{ModelConfig, TensorConfig};
 pub use data_type::{DataType, Element};
 pub use error::{Error, ErrorCode, Result};
