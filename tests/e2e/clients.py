@@ -28,22 +28,23 @@ class Answer:
         return tuple(json.loads(self.parameters[key]) for key in ("crop_start", "crop_end", "input_shape"))
 
 
-def _http_answer(result) -> Answer:
+def _http_answer(result, read: bool = True) -> Answer:
+    # Outputs in shared memory come without data: there is nothing to read.
     response = result.get_response()
     outputs = {output["name"]: output for output in response.get("outputs", [])}
     return Answer(
-        {name: result.as_numpy(name) for name in outputs},
+        {name: result.as_numpy(name) for name in outputs if read},
         {name: output["datatype"] for name, output in outputs.items()},
         response.get("parameters", {}),
     )
 
 
-def _grpc_answer(result) -> Answer:
+def _grpc_answer(result, read: bool = True) -> Answer:
     response = result.get_response()
     outputs = {output.name: output for output in response.outputs}
     parameters = {key: getattr(value, value.WhichOneof("parameter_choice")) for key, value in response.parameters.items()}
     return Answer(
-        {name: result.as_numpy(name) for name in outputs},
+        {name: result.as_numpy(name) for name in outputs if read},
         {name: output.datatype for name, output in outputs.items()},
         parameters,
     )
@@ -97,7 +98,7 @@ def shared_memory(server, model: str, volume: np.ndarray, shapes: dict[str, tupl
             offsets[name] = offset
             offset += size
         result = client.infer(model, [given], outputs=wanted)
-        answer = _grpc_answer(result) if grpc else _http_answer(result)
+        answer = _grpc_answer(result, read=False) if grpc else _http_answer(result, read=False)
         answer.arrays = {
             name: np.array(shm.get_contents_as_numpy(out_handle, dtype, shape, offset=offsets[name]))
             for name, shape in shapes.items()
