@@ -72,9 +72,10 @@ def server(start_server, tmp_path_factory) -> Iterator[Triton]:
 class Loader:
     """Writes models and loads them into the server; what one test loaded is gone after it."""
 
-    def __init__(self, server: Triton, repository: Repository):
+    def __init__(self, server: Triton, repository: Repository, two_classes: str):
         self.server = server
         self.write = repository
+        self.two_classes = two_classes
         self.client = server.http()
         self.loaded: list[str] = []
 
@@ -95,8 +96,8 @@ class Loader:
         return self.load(self.write.spleen(*arguments, **options))
 
     def pair(self, parameters: dict[str, str] | None = None, **options) -> str:
-        """spleen_seg with the two-class child."""
-        return self.spleen(self.child(), parameters, **options)
+        """spleen_seg with the two-class child that all tests share."""
+        return self.spleen(self.two_classes, parameters, **options)
 
 
 @pytest.fixture(scope="session")
@@ -104,9 +105,17 @@ def repository(server) -> Repository:
     return Repository(server.repository)
 
 
+@pytest.fixture(scope="session")
+def two_classes(server, repository) -> str:
+    """A child that stays loaded: each one costs the start of a Python process."""
+    name = repository.child()
+    server.http().load_model(name)
+    return name
+
+
 @pytest.fixture
-def models(server, repository) -> Iterator[Loader]:
-    loader = Loader(server, repository)
+def models(server, repository, two_classes) -> Iterator[Loader]:
+    loader = Loader(server, repository, two_classes)
     yield loader
     for name in reversed(loader.loaded):
         try:

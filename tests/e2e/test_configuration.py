@@ -22,7 +22,7 @@ def volume() -> np.ndarray:
 
 def test_shipped_parameters_are_the_defaults(server, models, volume):
     """A configuration without any parameter but the small size and the child gives the same as the shipped one."""
-    child = models.child()
+    child = models.two_classes
     config = re.sub(r"^parameters .*\n", "", shipped_config(), flags=re.MULTILINE)
     name = models.write.name("bare")
     config = config.replace("spleen_seg", name).replace("224, 224, 224", ", ".join(map(str, SIZE)))
@@ -89,7 +89,7 @@ def test_without_a_batch_axis_of_triton(server, models):
 
 def test_variable_output_dims(server, models, volume):
     name = models.write.name("variable")
-    child = models.child()
+    child = models.two_classes
     config = shipped_config().replace("spleen_seg", name).replace("[ 1, 224, 224, 224 ]", "[ 1, -1, -1, -1 ]")
     for key, value in {"segmentation_model": child, "spatial_size": ",".join(map(str, SIZE))}.items():
         config = set_parameter(config, key, value)
@@ -145,7 +145,7 @@ parameters: {{ key: "FORCE_CPU_ONLY_INPUT_TENSORS", value: {{ string_value: "no"
 def test_configuration_of_the_python_backend(server, models, volume):
     name = models.write.name("tutorial")
     config = PYTHON_BACKEND_CONFIG.format(name=name, dims=", ".join(map(str, SIZE))).replace("$$", "$")
-    for key, value in {"segmentation_model": models.child(), "spatial_size": ",".join(map(str, SIZE))}.items():
+    for key, value in {"segmentation_model": models.two_classes, "spatial_size": ",".join(map(str, SIZE))}.items():
         config = set_parameter(config, key, value)
     models.write.write(name, config)
     answer = clients.http(server, models.load(name), volume)
@@ -224,7 +224,7 @@ def test_bool_is_refused_for_three_labels(server, models, volume):
 
 
 def test_two_spleen_models_share_one_child(server, models, volume):
-    child = models.child()
+    child = models.two_classes
     first, second = models.spleen(child), models.spleen(child, {"a_max": "120"})
     assert_equals_monai(clients.http(server, first, volume), volume, TWO_CLASSES)
     assert_equals_monai(clients.http(server, second, volume), volume, TWO_CLASSES, a_max=120.0)

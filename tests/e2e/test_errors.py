@@ -107,7 +107,7 @@ def test_wrong_networks(server, models, volume, case):
     ("parameter", "value"), [("segmentation_input", "image"), ("segmentation_output", "scores"), ("segmentation_version", "7")]
 )
 def test_names_that_the_network_does_not_have(server, models, volume, parameter, value):
-    child = models.child()
+    child = models.two_classes
     _, text = failure(server, models.spleen(child, {parameter: value}), volume)
     assert child in text and value in text, text
 

@@ -58,14 +58,14 @@ def test_int16_input(server, models):
 
 @pytest.mark.parametrize("data_type", ["TYPE_FP64", "TYPE_STRING", "TYPE_UINT16"])
 def test_unsupported_output_data_type_refuses_the_load(server, models, data_type):
-    name = models.write.spleen(models.child(), data_type=data_type)
+    name = models.write.spleen(models.two_classes, data_type=data_type)
     with pytest.raises(tritonclient.http.InferenceServerException, match=rf"MASK.*{data_type.removeprefix('TYPE_')}"):
         models.load(name)
 
 
 @pytest.mark.parametrize("data_type", ["TYPE_FP64", "TYPE_UINT16", "TYPE_STRING"])
 def test_unsupported_input_data_type_refuses_the_load(server, models, data_type):
-    name = models.write.spleen(models.child(), input_type=data_type)
+    name = models.write.spleen(models.two_classes, input_type=data_type)
     with pytest.raises(tritonclient.http.InferenceServerException, match=rf"INPUT0.*{data_type.removeprefix('TYPE_')}"):
         models.load(name)
 

@@ -62,7 +62,7 @@ def test_times_lie_where_the_work_is(server, models):
 
 def test_an_output_that_is_not_asked_for_is_not_computed(server, models):
     size = (160, 160, 160)
-    child = models.child()
+    child = models.two_classes
     both, mask_only = models.spleen(child, size=size), models.spleen(child, size=size)
     volume = reference.blobs((64, 64, 64), seed=5)[None]
     for _ in range(3):
