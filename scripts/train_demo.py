@@ -30,10 +30,11 @@ import torch.nn.functional as F
 from monai.networks.nets import UNet
 from monai.transforms import CropForeground, KeepLargestConnectedComponent, Resize, ScaleIntensityRange
 
-from spleen_phantom import best_threshold_dice, make_phantom
+from spleen_phantom import best_threshold_dice, make_phantom, sample_parameters
 from spleen_phantom.ranges import generator
 
 SIZE = (224, 224, 224)
+PART = 160  # voxels along each side of the parts that most of the training uses
 HELDOUT_SEED = 100_000
 NETWORK = {
     "spatial_dims": 3,
@@ -53,9 +54,9 @@ NETWORK = {
 def scan(seed: int, ranges: str):
     """A phantom with a seeded matrix size and slice distance, as scanners and reconstructions differ."""
     rng = generator(seed, "scan")
-    side = int(rng.choice([128, 192, 256, 320, 512]))
-    distance = rng.uniform(1.25, 5.0)  # mm between slices
-    coverage = make_phantom(seed, (2, 2, 2), ranges=ranges).parameters["z_coverage"]
+    side = int(rng.choice([128, 160, 192, 224, 256, 320, 384, 512]))
+    distance = rng.uniform(1.5, 5.0)  # mm between slices
+    coverage = sample_parameters(seed, ranges)["z_coverage"]
     return make_phantom(seed, (side, side, max(12, round(coverage / distance))), ranges=ranges)
 
 
@@ -120,21 +121,26 @@ def make_data(args) -> None:
 # -- training -----------------------------------------------------------------------------------------------------------
 
 
-def augment(volume: torch.Tensor, label: torch.Tensor, rng: np.random.Generator):
-    """Random framing and intensity; sides are never swapped, as left and right matter. Both of shape SIZE."""
+def augment(volume: torch.Tensor, label: torch.Tensor, side: int, rng: np.random.Generator):
+    """A random part with random scale and intensity; sides are never swapped, as left and right matter.
+
+    volume, label: shape SIZE. Returns both with shape (side, side, side); SIZE[0] gives (nearly) the whole volume.
+    """
     box = []
-    for axis, most in enumerate((0.06, 0.06, 0.3)):
-        keep = SIZE[axis] * (1 - rng.uniform(0, most))
-        start = rng.uniform(0, SIZE[axis] - keep)
-        box.append(slice(int(start), int(start + keep)))
-    if label[tuple(box)].sum() < 0.3 * label.sum():
-        box[2] = slice(0, SIZE[2])
-    volume = F.interpolate(volume[tuple(box)][None, None], SIZE, mode="trilinear")[0, 0]
-    label = F.interpolate(label[tuple(box)][None, None], SIZE, mode="nearest-exact")[0, 0]
+    middle = rng.uniform(0, SIZE)
+    if rng.uniform() < 0.7:  # most parts show some of the spleen
+        voxels = torch.nonzero(label)
+        middle = voxels[int(rng.integers(len(voxels)))].numpy() + rng.uniform(-0.3, 0.3, 3) * side
+    for axis, least in enumerate((0.88, 0.88, 0.7)):
+        keep = min(SIZE[axis], round(side * rng.uniform(least, 1.08)))
+        start = int(np.clip(round(middle[axis] - keep / 2), 0, SIZE[axis] - keep))
+        box.append(slice(start, start + keep))
+    volume = F.interpolate(volume[tuple(box)][None, None], (side,) * 3, mode="trilinear")[0, 0]
+    label = F.interpolate(label[tuple(box)][None, None], (side,) * 3, mode="nearest-exact")[0, 0]
     volume = volume.clamp(0, 1) ** float(np.exp(rng.uniform(-0.25, 0.25)))
-    volume = volume * rng.uniform(0.85, 1.15) + rng.uniform(-0.06, 0.06) * (volume > 0)
-    noise = torch.from_numpy(rng.standard_normal(SIZE, dtype=np.float32)) * rng.uniform(0, 0.05)
-    return (volume + noise * (volume > 0)).clamp(0, 1), label
+    noise = torch.from_numpy(rng.standard_normal(volume.shape, dtype=np.float32)) * rng.uniform(0, 0.05)
+    changed = volume * rng.uniform(0.85, 1.15) + rng.uniform(-0.06, 0.06) + noise
+    return torch.where(volume > 0, changed, volume).clamp(0, 1), label
 
 
 def loss_of(logits: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
@@ -153,8 +159,8 @@ def load(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.from_numpy(data["volume"].astype(np.float32)), torch.from_numpy(label.astype(np.float32))
 
 
-def batch(paths, rng) -> tuple[torch.Tensor, torch.Tensor]:
-    pairs = [augment(*load(paths[i]), rng) for i in rng.integers(0, len(paths), 2)]
+def batch(paths, side: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    pairs = [augment(*load(paths[i]), side, rng) for i in rng.integers(0, len(paths), 2)]
     volumes = torch.stack([v for v, _ in pairs])[:, None].contiguous(memory_format=torch.channels_last_3d)
     return volumes, torch.stack([l for _, l in pairs])
 
@@ -181,7 +187,9 @@ def train(args) -> None:
         for group in optimizer.param_groups:
             group["lr"] = rate
         network.train()
-        volumes, labels = batch(paths, np.random.default_rng([args.seed, step]))
+        # Parts are cheap and teach the surroundings; the last fifth sees whole volumes, as the server does.
+        side = PART if step < 0.8 * args.steps else SIZE[0]
+        volumes, labels = batch(paths, side, np.random.default_rng([args.seed, step]))
         loss = loss_of(network(volumes), labels)
         optimizer.zero_grad()
         loss.backward()

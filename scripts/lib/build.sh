@@ -17,8 +17,8 @@ own_pytorch_backend_needed() { [[ ! -e ${TRITON_HOME:-/nonexistent}/backends/pyt
 announce_torchscript_build() {
   need c++ "A C++ compiler builds the bindings to libtorch. Debian, Ubuntu: apt-get install g++"
   if [[ ! -d $(torchscript_target) ]]; then
-    say "To be compiled in $CACHE: the bindings to libtorch, some 6 min on 2 cores, 700 MB. Once only."
-    need_disk 700 "compiling torchscript_backend"
+    say "To be compiled in $CACHE: the bindings to libtorch, some 3 min on 2 cores, 500 MB. Once only."
+    need_disk 500 "compiling torchscript_backend"
   fi
 }
 

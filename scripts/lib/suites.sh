@@ -103,6 +103,12 @@ suite_parity() {
   run_pytest "parity with MONAI" tests/parity "$@"
 }
 
+# The Python tools beside the backends, each with a folder of its own.
+suite_tools() {
+  run_pytest "phantom" tests/phantom "$@"
+  run_pytest "benchmark" tests/bench "$@"
+}
+
 suite_e2e() {
   if ! (build_backends); then
     count "end to end" 0 1 0

@@ -29,4 +29,5 @@ write() { # write NAME : stdin becomes NAME.lock
 { compile serve.in | only_file tritonclient "$hash"; compile --no-deps serve.nodeps.in; } | write serve
 compile --no-deps libtorch.nodeps.in | write libtorch
 compile test.in | only_file tritonclient "$hash" | write test
+compile plot.in | write plot
 compile --no-deps lint.nodeps.in | write lint

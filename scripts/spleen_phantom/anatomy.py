@@ -21,6 +21,7 @@ class Layer:
     field: np.ndarray
     hu: float | np.ndarray  # one number, or values at the points of ``field``
     origin: tuple[int, int, int] = (0, 0, 0)
+    steep_as: np.ndarray | None = None  # a field of the same shape that rises as fast, to share the work
 
 
 class Anatomy:
@@ -116,10 +117,12 @@ class Anatomy:
         u = f.ellipsoid(g, self.spleen_centre, axes, m)
         u = f.as_distance(u) + self.waves("spleen", 38)(g) * np.float32(p["spleen_lobulation"])
         # The concave side faces the stomach and the kidney.
-        r = p["spleen_hollow"]
+        r = p["spleen_hollow"] * self.ca
         hollow = self._on_wall(angle - 6, 0.36, p["spleen_z"] + 4)
         u = np.maximum(u, -f.ellipsoid(g, hollow, (r, r, 2.2 * r)))
-        u = np.maximum(u, g.X + 0.30 * self.ca)  # it ends well before the spine
+        # Its inner end lies further from the spine the lower one looks.
+        inner = 0.45 - 0.0024 * np.clip(g.Z - np.float32(p["spleen_z"]), -60, 50)
+        u = -f.rounded_union(-u, -(g.X + self.ca * inner), 10)
         gap = 1 + p["spleen_wall_gap"]
         u = np.maximum(u, np.maximum(gap - self.stomach(g), gap + 1.5 - self.kidney(g, -1)))
         u = np.maximum(u, self.abdomen(g, gap))

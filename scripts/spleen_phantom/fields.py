@@ -39,7 +39,8 @@ class Waves:
         plane = (x[:, :, None] * y[:, None, :]).reshape(len(self.phases), -1).astype(np.complex64)
         z = z.T.astype(np.complex64)
         total = z.real @ plane.real - z.imag @ plane.imag
-        return (total * np.sqrt(2 / len(self.phases))).reshape(grid.shape)
+        total *= np.float32(np.sqrt(2 / len(self.phases)))
+        return total.reshape(grid.shape)
 
 
 @dataclass
@@ -82,15 +83,25 @@ class Grid:
         )
 
 
-def gradient(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slope per mm along z, x, y of a field on the working grid."""
-    return tuple(np.gradient(values, STEP, axis=a) for a in range(3))
+def slope(values: np.ndarray, lengths=(1.0, 1.0, 1.0)) -> np.ndarray:
+    """Length of the gradient of a field on the working grid; ``lengths`` weigh the slopes per mm along z, x, y."""
+    total = np.full(values.shape, np.float32(1e-6))
+    for axis, length in enumerate(lengths):
+        v, t = np.moveaxis(values, axis, 0), np.moveaxis(total, axis, 0)
+        if len(v) < 2:
+            continue
+        step = np.empty_like(v)
+        np.subtract(v[2:], v[:-2], out=step[1:-1])
+        step[0], step[-1] = 2 * (v[1] - v[0]), 2 * (v[-1] - v[-2])
+        step *= np.float32(length / (2 * STEP))
+        step *= step
+        t += step
+    return np.sqrt(total, out=total)
 
 
 def as_distance(values: np.ndarray) -> np.ndarray:
     """A field with the same zero surface whose values near it are distances in mm."""
-    gz, gx, gy = gradient(values)
-    return values / np.sqrt(gz * gz + gx * gx + gy * gy + 1e-6)
+    return values / slope(values)
 
 
 def ellipsoid(grid: Grid, centre, half_axes, rotation=None) -> np.ndarray:
@@ -103,17 +114,28 @@ def ellipsoid(grid: Grid, centre, half_axes, rotation=None) -> np.ndarray:
     return (r - 1) * np.float32(min(half_axes))
 
 
+FAR = 10.0  # mm; a tube's field is exact up to here and constant beyond
+SHIFT = 25.0  # mm; roll and deformation move points by less
+
+
 def tube(grid: Grid, points, radii) -> np.ndarray:
     """Union of cones along a polyline: points (n, 3) in the order x, y, z; one radius a point."""
-    best = None
+    total = np.full(grid.shape, np.float32(FAR))
     for p, q, rp, rq in zip(points[:-1], points[1:], radii[:-1], radii[1:]):
         p, q = np.asarray(p, np.float32), np.asarray(q, np.float32)
+        part = grid.part((p + q) / 2, np.abs(q - p) / 2 + max(rp, rq) + FAR + SHIFT)
+        if part is None:
+            continue
         v = q - p
-        d = [grid.X - p[0], grid.Y - p[1], grid.Z - p[2]]
+        d = [part.X - p[0], part.Y - p[1], part.Z - p[2]]
         t = np.clip((d[0] * v[0] + d[1] * v[1] + d[2] * v[2]) / (v @ v), 0, 1)
-        r = np.sqrt(sum((d[a] - t * v[a]) ** 2 for a in range(3))) - (rp + (rq - rp) * t)
-        best = r if best is None else np.minimum(best, r)
-    return best.astype(np.float32)
+        for a in range(3):
+            d[a] -= t * v[a]
+            d[a] *= d[a]
+        r = np.sqrt(d[0] + d[1] + d[2]) - (np.float32(rp) + np.float32(rq - rp) * t)
+        spot = total[tuple(slice(o - g, o - g + n) for o, g, n in zip(part.origin, grid.origin, part.shape))]
+        np.minimum(spot, r, out=spot)
+    return total
 
 
 def rounded_union(a: np.ndarray, b: np.ndarray, radius: float) -> np.ndarray:

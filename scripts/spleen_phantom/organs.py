@@ -7,8 +7,6 @@ import numpy as np
 from . import fields as f
 from .anatomy import SPLEEN, Anatomy, Layer
 
-EVERYWHERE = (0, 0, 1e6)
-
 
 def all_layers(an: Anatomy, g: f.Grid) -> list[Layer]:
     spleen_part = g.part(an.spleen_centre, (85, 95, 95))
@@ -32,16 +30,17 @@ def surroundings(an: Anatomy, g: f.Grid) -> list[Layer]:
     flat = np.broadcast_to((y - top).astype(np.float32), g.shape)
     side = np.broadcast_to((np.abs(x) - 215).astype(np.float32), g.shape)
     out = [
-        Layer("table", np.maximum(flat, side), p["table_hu"]),
-        Layer("table", np.maximum(flat + 2.2, side + 2), -860.0),  # foam
-        Layer("table", np.maximum(flat + 30, side + 2), p["table_hu"]),
-        Layer("table", np.maximum(flat + 32.2, side + 2), -1000.0),
+        Layer("table", np.maximum(flat, side), p["table_hu"], steep_as=flat),
+        Layer("table", np.maximum(flat + 2.2, side + 2), -860.0, steep_as=flat),  # foam
+        Layer("table", np.maximum(flat + 30, side + 2), p["table_hu"], steep_as=flat),
+        Layer("table", np.maximum(flat + 32.2, side + 2), -1000.0, steep_as=flat),
     ]
     gap = p["clothes_gap"] * (0.75 + 0.35 * an.waves("clothes", 45)(g)) + 3 * an.waves("folds", 18)(g)
     gap = np.clip(gap, 0.3, None).astype(np.float32)
     front = g.Y > -0.72 * an.b
     thickness = np.where(front, np.float32(1.5), np.float32(0))
-    out += [Layer("clothes", body - gap - thickness, p["clothes_hu"]), Layer("clothes", body - gap, -1000.0)]
+    outer = body - gap - thickness
+    out += [Layer("clothes", outer, p["clothes_hu"], steep_as=outer), Layer("clothes", body - gap, -1000.0, steep_as=outer)]
     return out
 
 
@@ -62,8 +61,8 @@ def walls(an: Anatomy, g: f.Grid) -> list[Layer]:
     septum = np.abs(np.abs(g.X) - 0.21 * an.a - 2 * fine) - 0.8  # between the muscles of the back
     septum = np.maximum(np.maximum(septum, g.Y - an.spine_y + 8), body + 16)
     return [
-        Layer("skin", body, 35.0),
-        Layer("fat", body + p["skin_thickness"], fat),
+        Layer("skin", body, 35.0, steep_as=body),
+        Layer("fat", body + p["skin_thickness"], fat, steep_as=body),
         Layer("muscle", back, (muscle + 3 * fine).astype(np.float32)),
         Layer("fat", np.maximum(sheet, body + 9), p["fat_hu"] + 18),
         Layer("fat", np.maximum(line, body + 9), p["fat_hu"] + 30),
@@ -104,7 +103,8 @@ def bowel(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
         return []
     room = np.maximum(part.shared["cavity"] + 5, 6 - part.shared["above"])
     room = np.maximum(room, (an.spine_y + 48) - part.Y + 0.06 * np.abs(part.X))  # in front of spine and kidneys
-    room = np.maximum(room, part.Z - an.uniform("bowel top", -20, 20) - np.where(part.X < -20, 26, -22))
+    top = np.where(part.X < -20, np.float32(26), np.float32(-22)) + np.float32(an.uniform("bowel top", -20, 20))
+    room = np.maximum(room, part.Z - top)
     loops = an.waves("loops", 46, 14)(part) + np.float32(0.35) + np.float32(0.25) * an.waves("folds of the bowel", 17)(part)
     wall = np.maximum(room, (0.15 - loops) * 11)
     content = np.maximum(room + 2.5, (0.5 - loops) * 11)
@@ -116,7 +116,7 @@ def bowel(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
     if spleen is not None:  # the same margin in the whole: the part of the spleen is only a part of this grid
         colon = _carve(colon, part.origin, 2 - spleen, spleen_part.origin)
     wall, content = np.minimum(wall, colon), np.minimum(content, colon + 2.5)
-    strands = np.maximum(np.maximum(part.shared["cavity"] + 5, 4 - part.shared["above"]), (1.2 - an.waves("strands", 21, 16)(part)) * 5)
+    strands = np.maximum(np.maximum(part.shared["cavity"] + 5, 4 - part.shared["above"]), (1.35 - an.waves("strands", 19, 16)(part)) * 5)
     stool = an.waves("stool", 9, 14)(part)
     inside = p["spleen_hu"] * 0.3 + 12 + 14 * stool - 55 * np.clip(stool - 1, 0, None)
     gas = np.maximum(content + 1, (0.5 - an.waves("gas", 70)(part)) * 16 - 0.05 * (part.Y - an.cy))
@@ -124,7 +124,7 @@ def bowel(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
     return [
         Layer("mesenteric vessels", strands, base - 15, part.origin),
         Layer("bowel", wall, base, part.origin),
-        Layer("bowel", content, inside.astype(np.float32), part.origin),
+        Layer("bowel", content, inside.astype(np.float32), part.origin, steep_as=wall),
         Layer("bowel gas", gas, -930.0, part.origin),
     ]
 
@@ -175,7 +175,7 @@ def upper_abdomen(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
         gas = np.maximum(stomach + 3.5, level - np.broadcast_to(part.y.astype(np.float32), part.shape))
         out += [
             Layer("stomach", stomach, hu + p["muscle_offset"], part.origin),
-            Layer("stomach", stomach + 3 + folds, mixed.astype(np.float32), part.origin),
+            Layer("stomach", stomach + 3 + folds, mixed.astype(np.float32), part.origin, steep_as=stomach),
             Layer("stomach gas", gas, -960.0, part.origin),
         ]
 
@@ -231,12 +231,11 @@ def retroperitoneum(an: Anatomy, g: f.Grid) -> list[Layer]:
     cava = f.tube(part, [(20, front + 22, 70), (21, front + 12, 10), (17, front + 9, -150), (30, front + 2, -300)], [11, 11, 10, 8])
     psoas = np.min([f.tube(part, [(22 * d, y - 2, 20), (34 * d, y - 2, -90), (52 * d, y + 14, -300)], [3, 17, 24]) for d in (1, -1)], axis=0)
     crura = np.minimum(*(f.tube(part, [(10 * d - 4, front + 2 * r, 45), (15 * d - 3, front + 3, -20), (9 * d, front + 1, -80)], [5, 5.5, 2]) for d in (1, -1)))
-    aorta_above = np.maximum(aorta, -2 - part.shared["cavity"] * 0)  # drawn at every height
     out += [
         Layer("muscle", np.maximum(psoas, part.shared["ellipse"]), muscle, part.origin),
         Layer("muscle", crura, muscle, part.origin),
         Layer("vena cava", cava, hu + 0.7 * p["blood_offset"], part.origin),
-        Layer("aorta", aorta_above, blood + 6, part.origin),
+        Layer("aorta", aorta, blood + 6, part.origin),
     ]
     return out
 
@@ -282,20 +281,21 @@ def bones(an: Anatomy, g: f.Grid) -> list[Layer]:
     rib = np.sqrt((depth * 1.5) ** 2 + (dz * 0.85) ** 2) - 5.6
     bony = np.maximum(rib, (angle - reach) * 120)
     bony = np.maximum(bony, (0.06 - angle) * 150)
+    bony = bony.astype(np.float32)
     gristle = np.maximum(rib - 0.5, np.maximum((reach - angle) * 120, np.where(number >= 1, (angle - 0.93) * 120, 50)))
     out += [
         Layer("rib cartilage", gristle.astype(np.float32), 105.0),
-        Layer("rib", bony.astype(np.float32), cortex * 1.1),
-        Layer("rib", (bony + 2.1).astype(np.float32), marrow + 40),
+        Layer("rib", bony, cortex * 1.1),
+        Layer("rib", bony + np.float32(2.1), marrow + 40, steep_as=bony),
     ]
 
     part = g.part((0, 0, -230), (1000, 1000, 80))
     if part:
         crest = -172 - 55 * (np.abs(part.Y - an.cy + 20) / an.cb) ** 2
         wing = np.maximum(np.abs(part.shared["ellipse"] - 2) - 6, part.Z - crest)
-        wing = np.maximum(wing, np.maximum(part.Y - an.cy - 0.45 * an.cb, 34 - np.abs(part.X)))
+        wing = np.maximum(wing, np.maximum(part.Y - an.cy - 0.45 * an.cb, 34 - np.abs(part.X))).astype(np.float32)
         out += [
-            Layer("hip bone", wing.astype(np.float32), cortex, part.origin),
-            Layer("hip bone", (wing + 2.2).astype(np.float32), marrow, part.origin),
+            Layer("hip bone", wing, cortex, part.origin),
+            Layer("hip bone", wing + np.float32(2.2), marrow, part.origin, steep_as=wing),
         ]
     return out

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.fft
 
 from .anatomy import SPLEEN, Anatomy, Layer
-from .fields import STEP, gradient
+from .fields import STEP, slope
 from .ranges import generator, sample_parameters
 
 LOWEST, HIGHEST = -265.0, 150.0  # mm: below and above, the anatomy is not modelled
@@ -105,13 +105,15 @@ class _Brush:
     field: np.ndarray
 
 
-def _brush(layer: Layer, grid, low, weight, spacing, blur: float) -> _Brush | None:
+def _brush(layer: Layer, grid, low, weight, spacing, blur: float, extents: dict) -> _Brush | None:
     oz, ox, oy = layer.origin
     nz, nx, ny = layer.field.shape
     # A voxel is covered in proportion to how far the surface is, in units of the voxel's extent along the normal.
-    gz, gx, gy = gradient(layer.field)
-    extent = (spacing[2] * gz) ** 2 + (spacing[0] ** 2 + blur**2) * gx**2 + (spacing[1] ** 2 + blur**2) * gy**2
-    scaled = (layer.field / np.sqrt(extent + 1e-3)).astype(np.float32)
+    steep = layer.field if layer.steep_as is None else layer.steep_as
+    if id(steep) not in extents:
+        lengths = (spacing[2], np.hypot(spacing[0], blur), np.hypot(spacing[1], blur))
+        extents[id(steep)] = steep, np.maximum(slope(steep.astype(np.float32, copy=False), lengths), np.float32(0.03))
+    scaled = layer.field / extents[id(steep)][1]
     near = scaled < 0.5
     spans = []
     for axis, (o, n) in enumerate(((oz, nz), (ox, nx), (oy, ny))):
@@ -136,7 +138,9 @@ def _paint(layers: list[Layer], grid, axes, spacing, p) -> tuple[np.ndarray, np.
     x, y, z = axes
     pairs = [_weights(t, s) for t, s in ((z, grid.z), (x, grid.x), (y, grid.y))]
     low, weight = [a for a, _ in pairs], [b for _, b in pairs]
-    brushes = [b for layer in layers if (b := _brush(layer, grid, low, weight, spacing, p["blur"]))]
+    extents: dict = {}
+    brushes = [b for layer in layers if (b := _brush(layer, grid, low, weight, spacing, p["blur"], extents))]
+    extents.clear()
     ct = np.empty((len(x), len(y), len(z)), np.float32)
     label = np.zeros(ct.shape, np.uint8)
     image = np.empty((len(x), len(y)), np.float32)

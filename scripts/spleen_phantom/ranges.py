@@ -57,20 +57,20 @@ RANGES: dict[str, Range] = {
         "rib_phase": (-0.55, -0.5, 0.5, 0.55),
         "rib_drop": (36, 40, 64, 70),
         # spleen
-        "spleen_length": (47, 51, 74, 78),  # half axes of the ellipsoid it is carved from
-        "spleen_breadth": (37, 40, 56, 60),
-        "spleen_thickness": (26, 28, 39, 42),
+        "spleen_length": (54, 57, 78, 81),  # half axes of the ellipsoid it is carved from
+        "spleen_breadth": (42, 45, 61, 63),
+        "spleen_thickness": (30, 32, 43, 45),
         "spleen_tilt": (8, 12, 42, 46),
         "spleen_angle": (118, 121, 137, 140),  # around the cavity, 0 at the front
         "spleen_z": (-11, -9, 9, 11),
-        "spleen_hollow": (17, 20, 34, 37),  # radius of the concave side
+        "spleen_hollow": (0.13, 0.15, 0.26, 0.28),  # radius of the concave side, relative to the cavity
         "spleen_lobulation": (0.8, 1, 3, 3.4),
         "spleen_wall_gap": (0.8, 1, 3.5, 4),
         # neighbours
         "liver_scale": (0.86, 0.89, 1.1, 1.13),
         "liver_z": (-14, -11, 11, 14),
         "left_lobe_reach": (-38, -30, 48, 56),  # how far the left lobe passes the midline
-        "stomach_scale": (0.78, 0.82, 1.15, 1.2),
+        "stomach_scale": (0.77, 0.8, 1.12, 1.15),
         "stomach_x": (-9, -7, 7, 9),
         "stomach_gas": (-0.5, -0.35, 0.65, 0.8),  # height of the air-fluid level, in stomach radii; higher is less gas
         "kidney_scale": (0.82, 0.86, 1.12, 1.16),
