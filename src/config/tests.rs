@@ -199,3 +199,12 @@ fn scaling_in_float32_rounds_differences_once() {
     let one_sided = parse(&[("b_max", "")]).unwrap().intensity.in_float32();
     assert_eq!((one_sided.b, one_sided.lowest, one_sided.highest), (None, Some(0.0), None));
 }
+
+#[test]
+fn the_shipped_model_lists_every_key_with_its_default() {
+    let shipped = include_str!("../../models/spleen_seg/config.pbtxt");
+    let quoted = |line: &str| line.split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let listed: Vec<_> =
+        shipped.lines().filter(|line| line.starts_with("parameters {")).map(quoted).collect();
+    assert_eq!(listed, DEFAULTS.map(|(key, default)| vec![key.to_owned(), default.to_owned()]));
+}

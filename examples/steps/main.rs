@@ -1,0 +1,202 @@
+//! Runs single steps of the pipeline on .npy files, so that other programs can compare them with a reference.
+//!
+//! One JSON command per line on standard input, one JSON answer per line on standard output, until the input ends:
+//!
+//! ```text
+//! {"step": "config", "parameters": {"mode": "nearest"}}
+//! {"step": "prepare", "parameters": {}, "inputs": ["ct.npy"], "outputs": ["resized.npy"]}
+//! {"step": "argmax", "input": "logits.npy", "output": "labels.npy"}
+//! {"step": "keep_largest", "parameters": {}, "input": "labels.npy", "output": "mask.npy"}
+//! {"step": "contour", "input": "mask.npy", "output": "contour.npy"}
+//! {"step": "write", "type": "FP16", "input": "mask.npy", "output": "mask_fp16.npy"}
+//! {"step": "finish", "parameters": {}, "input": "logits.npy", "mask": "mask.npy", "contour": "contour.npy"}
+//! ```
+//!
+//! Parameters are the strings of `config.pbtxt`. A failed step answers `{"error": .., "code": ..}`. Volumes are float32
+//! or int16, logits float32 or float16 with the classes first, label maps uint8. `seconds` is the step without the files.
+
+// Defines the server's symbols: nothing here calls them, and the executable has to link.
+use triton_fake_host as _;
+
+mod npy;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{self, BufRead, Write};
+use std::time::Instant;
+
+use npy::Npy;
+use serde_json::{Value, json};
+use triton_spleenseg::config::PipelineConfig;
+use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output};
+use triton_spleenseg::pipeline::{Device, Pipeline, Wanted};
+use triton_spleenseg::volume::{LabelType, LogitType, Shape3, VoxelType};
+
+type Answer = Result<Value, Box<dyn Error>>;
+
+fn main() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let answer = serde_json::from_str(&line?).map_err(Into::into).and_then(|command| run(&command));
+        let answer = answer.unwrap_or_else(|error| {
+            let code =
+                error.downcast_ref().map(|error: &triton_backend_api::Error| format!("{:?}", error.code()));
+            json!({ "error": error.to_string(), "code": code })
+        });
+        writeln!(out, "{answer}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn run(command: &Value) -> Answer {
+    match text(command, "step")? {
+        "config" => Ok(json!({ "ignored": config(command)?.ignored })),
+        "prepare" => prepare(command),
+        "argmax" => argmax(command),
+        "keep_largest" => keep_largest(command),
+        "contour" => contour(command),
+        "write" => write(command),
+        "finish" => finish(command),
+        step => Err(format!("unknown step {step}").into()),
+    }
+}
+
+fn prepare(command: &Value) -> Answer {
+    let pipeline = Pipeline::new(&config(command)?);
+    let files = texts(command, "inputs")?.into_iter().map(Npy::read).collect::<Result<Vec<_>, _>>()?;
+    let inputs = files.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+    let start = Instant::now();
+    let prepared = pipeline.prepare(&Cpu, &inputs)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let mut volumes = Vec::new();
+    for (volume, path) in prepared.iter().zip(texts(command, "outputs")?) {
+        let bytes: Vec<u8> = volume.tensor.data().iter().flat_map(|value| value.to_ne_bytes()).collect();
+        npy::write(path, "<f4", &volume.tensor_shape.dims(), &bytes)?;
+        volumes.push(json!({
+            "crop_start": volume.crop.start,
+            "crop_end": volume.crop.end,
+            "input_shape": volume.input_shape.dims(),
+            "nan_count": volume.nan_count,
+            "inf_count": volume.inf_count,
+        }));
+    }
+    Ok(json!({ "volumes": volumes, "seconds": seconds }))
+}
+
+fn argmax(command: &Value) -> Answer {
+    let file = Npy::read(text(command, "input")?)?;
+    let start = Instant::now();
+    let found = Cpu.argmax(&logits(&file)?)?;
+    let seconds = start.elapsed().as_secs_f64();
+    save(&found.labels, text(command, "output")?)?;
+    Ok(json!({ "nan_count": found.nan_count, "seconds": seconds }))
+}
+
+fn keep_largest(command: &Value) -> Answer {
+    let keep = config(command)?.keep;
+    let labels = labels(&Npy::read(text(command, "input")?)?)?;
+    let start = Instant::now();
+    let kept = Cpu.keep_largest(labels, &keep)?;
+    let seconds = start.elapsed().as_secs_f64();
+    save(&kept, text(command, "output")?)?;
+    Ok(json!({ "seconds": seconds }))
+}
+
+fn contour(command: &Value) -> Answer {
+    let labels = labels(&Npy::read(text(command, "input")?)?)?;
+    let start = Instant::now();
+    let contour = Cpu.contour(&labels)?;
+    let seconds = start.elapsed().as_secs_f64();
+    save(&contour, text(command, "output")?)?;
+    Ok(json!({ "seconds": seconds }))
+}
+
+fn write(command: &Value) -> Answer {
+    let (label_type, descr) = match text(command, "type")? {
+        "FP32" => (LabelType::Fp32, "<f4"),
+        "FP16" => (LabelType::Fp16, "<f2"),
+        "UINT8" => (LabelType::Uint8, "|u1"),
+        "INT32" => (LabelType::Int32, "<i4"),
+        "INT64" => (LabelType::Int64, "<i8"),
+        "BOOL" => (LabelType::Bool, "|b1"),
+        other => return Err(format!("unknown type {other}").into()),
+    };
+    let labels = labels(&Npy::read(text(command, "input")?)?)?;
+    let mut bytes = vec![0; labels.shape().count() * label_type.size()];
+    let start = Instant::now();
+    Cpu.write(&labels, Output::new(&mut bytes, label_type))?;
+    let seconds = start.elapsed().as_secs_f64();
+    npy::write(text(command, "output")?, descr, &labels.shape().dims(), &bytes)?;
+    Ok(json!({ "seconds": seconds }))
+}
+
+fn finish(command: &Value) -> Answer {
+    let pipeline = Pipeline::new(&config(command)?);
+    let file = Npy::read(text(command, "input")?)?;
+    let wanted = Wanted { mask: command.get("mask").is_some(), contour: command.get("contour").is_some() };
+    let start = Instant::now();
+    let done = pipeline.finish(&Cpu, &logits(&file)?, wanted)?;
+    let seconds = start.elapsed().as_secs_f64();
+    for (labels, key) in [(done.mask, "mask"), (done.contour, "contour")] {
+        if let Some(labels) = labels {
+            save(&labels, text(command, key)?)?;
+        }
+    }
+    Ok(json!({ "nan_count": done.nan_count, "seconds": seconds }))
+}
+
+fn input(file: &Npy) -> Result<Input<'_>, Box<dyn Error>> {
+    let voxel_type = match file.descr.as_str() {
+        "<f4" => VoxelType::Fp32,
+        "<i2" => VoxelType::Int16,
+        other => return Err(format!("volumes are <f4 or <i2, not {other}").into()),
+    };
+    Ok(Input::new(file.data(), voxel_type, shape(&file.shape)?)?)
+}
+
+fn logits(file: &Npy) -> Result<Logits<'_>, Box<dyn Error>> {
+    let logit_type = match file.descr.as_str() {
+        "<f4" => LogitType::Fp32,
+        "<f2" => LogitType::Fp16,
+        other => return Err(format!("logits are <f4 or <f2, not {other}").into()),
+    };
+    let (&classes, volume) = file.shape.split_first().ok_or("logits have four axes")?;
+    Ok(Logits::new(file.data(), logit_type, usize::try_from(classes)?, shape(volume)?)?)
+}
+
+fn labels(file: &Npy) -> Result<Labels, Box<dyn Error>> {
+    match file.descr.as_str() {
+        "|u1" => Ok(Labels::new(file.data().to_vec(), shape(&file.shape)?)?),
+        other => Err(format!("label maps are |u1, not {other}").into()),
+    }
+}
+
+fn save(labels: &Labels, path: &str) -> Result<(), Box<dyn Error>> {
+    npy::write(path, "|u1", &labels.shape().dims(), labels.data())
+}
+
+fn shape(sizes: &[i64]) -> Result<Shape3, Box<dyn Error>> {
+    Ok(Shape3::new(sizes.try_into().map_err(|_| format!("a volume has three axes, not {sizes:?}"))?)?)
+}
+
+fn config(command: &Value) -> Result<PipelineConfig, Box<dyn Error>> {
+    let parameters: BTreeMap<_, _> = match command.get("parameters") {
+        Some(parameters) => serde_json::from_value(parameters.clone())?,
+        None => BTreeMap::new(),
+    };
+    Ok(PipelineConfig::from_parameters(&parameters)?)
+}
+
+fn text<'c>(command: &'c Value, key: &str) -> Result<&'c str, Box<dyn Error>> {
+    Ok(command
+        .get(key)
+        .and_then(Value::as_str)
+        .ok_or_else(|| format!("the command needs a text \"{key}\""))?)
+}
+
+fn texts<'c>(command: &'c Value, key: &str) -> Result<Vec<&'c str>, Box<dyn Error>> {
+    let values =
+        command.get(key).and_then(Value::as_array).ok_or_else(|| format!("the command needs \"{key}\""))?;
+    values.iter().map(|value| value.as_str().ok_or_else(|| format!("\"{key}\" holds texts").into())).collect()
+}
