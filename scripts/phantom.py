@@ -30,7 +30,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="decides everything (default 0)")
     parser.add_argument("--count", type=int, default=1, help="number of phantoms (default 1)")
-    parser.add_argument("--shape", type=numbers(int), default=(512, 512, 114), help="voxels x,y,z (default 512,512,114)")
+    parser.add_argument(
+        "--shape", type=numbers(int), default=(512, 512, 114), help="voxels x,y,z (default 512,512,114)"
+    )
     parser.add_argument("--spacing", type=numbers(float), help="mm x,y,z (default: the field of view holds the body)")
     parser.add_argument("--ranges", choices=("train", "heldout"), default="train", help="parameter ranges to draw from")
     parser.add_argument("--ct", help="NIfTI file for the volume, int16 HU")

@@ -29,7 +29,6 @@ import torch
 import torch.nn.functional as F
 from monai.networks.nets import UNet
 from monai.transforms import CropForeground, KeepLargestConnectedComponent, Resize, ScaleIntensityRange
-
 from spleen_phantom import best_threshold_dice, make_phantom, sample_parameters
 from spleen_phantom.ranges import generator
 
@@ -48,7 +47,7 @@ NETWORK = {
 }
 
 
-# -- data ---------------------------------------------------------------------------------------------------------------
+# -- data --
 
 
 def scan(seed: int, ranges: str):
@@ -80,9 +79,7 @@ def preprocess_with(program: str, ct: np.ndarray) -> tuple[np.ndarray, tuple[sli
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "in.raw"), Path(folder, "out.raw")
         np.ascontiguousarray(ct, dtype="<f4").tofile(source)
-        run = subprocess.run(
-            [program, source, *map(str, ct.shape), target], check=True, capture_output=True, text=True
-        )
+        run = subprocess.run([program, source, *map(str, ct.shape), target], check=True, capture_output=True, text=True)
         found = json.loads(run.stdout.strip().splitlines()[-1])
         box = tuple(slice(a, b) for a, b in zip(found["crop_start"], found["crop_end"]))
         return np.fromfile(target, "<f4").reshape(SIZE), box
@@ -118,7 +115,7 @@ def make_data(args) -> None:
             print(f"{n + 1}/{len(tasks)} {name}", flush=True)
 
 
-# -- training -----------------------------------------------------------------------------------------------------------
+# -- training --
 
 
 def augment(volume: torch.Tensor, label: torch.Tensor, side: int, rng: np.random.Generator):
@@ -162,7 +159,7 @@ def load(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
 def batch(paths, side: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     pairs = [augment(*load(paths[i]), side, rng) for i in rng.integers(0, len(paths), 2)]
     volumes = torch.stack([v for v, _ in pairs])[:, None].contiguous(memory_format=torch.channels_last_3d)
-    return volumes, torch.stack([l for _, l in pairs])
+    return volumes, torch.stack([label for _, label in pairs])
 
 
 def train(args) -> None:
@@ -224,7 +221,7 @@ def trained(args) -> torch.nn.Module:
     return network.eval()
 
 
-# -- test ---------------------------------------------------------------------------------------------------------------
+# -- test --
 
 
 def to_native(mask: np.ndarray, box, shape) -> np.ndarray:
@@ -309,7 +306,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=96, help="training phantoms, seeds 0.. (default 96)")
     parser.add_argument("--test-count", type=int, default=24, help="held-out phantoms (default 24)")
     parser.add_argument("--workers", type=int, default=2, help="processes that make phantoms (default 2)")
-    parser.add_argument("--pipeline", help="program that does the pre-processing instead of MONAI (see preprocess_with)")
+    parser.add_argument(
+        "--pipeline", help="program that does the pre-processing instead of MONAI (see preprocess_with)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of weights, order and augmentation (default 1)")
     parser.add_argument("--steps", type=int, default=700, help="training steps of two volumes (default 700)")
     parser.add_argument("--rate", type=float, default=3e-3, help="learning rate at its highest (default 0.003)")

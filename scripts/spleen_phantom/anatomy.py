@@ -53,7 +53,9 @@ class Anatomy:
     def grid(self, x: np.ndarray, y: np.ndarray, z: np.ndarray) -> f.Grid:
         """The working grid on these axes (mm), with the deformation of the whole body and the shared fields."""
         shape = (len(z), len(x), len(y))
-        flat = [np.broadcast_to(v.astype(np.float32), shape) for v in (z[:, None, None], x[None, :, None], y[None, None, :])]
+        flat = [
+            np.broadcast_to(v.astype(np.float32), shape) for v in (z[:, None, None], x[None, :, None], y[None, None, :])
+        ]
         g = f.Grid(z, x, y, *flat)
         bend = [self.waves(f"warp {a}", 190, 6)(g) * np.float32(self.p["warp"]) for a in "zxy"]
         roll = np.radians(self.p["roll"])
@@ -76,13 +78,15 @@ class Anatomy:
 
         r2 = (g.X / self.ca) ** 2 + ((g.Y - self.cy) / self.cb) ** 2
         right = 1 / (1 + np.exp(-g.X / 22))
-        top = p["diaphragm_left"] + (p["diaphragm_right"] - p["diaphragm_left"]) * right - 9 * np.exp(-((g.X / 30) ** 2))
+        top = (
+            p["diaphragm_left"] + (p["diaphragm_right"] - p["diaphragm_left"]) * right - 9 * np.exp(-((g.X / 30) ** 2))
+        )
         edge = -12 + 26 * (g.Y - self.cy) / self.cb
         height = edge + (top - edge) * np.clip(1.05 - r2, 0.002, 1) ** 0.55
         g.shared["above"] = f.as_distance((height - g.Z).astype(np.float32))  # negative above the diaphragm
         return g
 
-    # -- shapes; each takes any part of the grid -------------------------------------------------------------------
+    # The shapes; each takes any part of the grid.
 
     def abdomen(self, g: f.Grid, gap: float) -> np.ndarray:
         """The cavity below the diaphragm, ``gap`` mm inside its wall."""
@@ -92,8 +96,12 @@ class Anatomy:
         p, s = self.p, self.p["stomach_scale"]
         x = p["stomach_x"]
         top = p["diaphragm_left"]
-        points = [(-0.34 * self.ca + x, self.cy + 0.06 * self.cb, top - 36), (-0.36 * self.ca + x, self.cy + 0.42 * self.cb, top - 62),
-                  (-0.14 * self.ca + x, self.cy + 0.58 * self.cb, -52), (0.16 * self.ca, self.cy + 0.52 * self.cb, -58)]
+        points = [
+            (-0.34 * self.ca + x, self.cy + 0.06 * self.cb, top - 36),
+            (-0.36 * self.ca + x, self.cy + 0.42 * self.cb, top - 62),
+            (-0.14 * self.ca + x, self.cy + 0.58 * self.cb, -52),
+            (0.16 * self.ca, self.cy + 0.52 * self.cb, -58),
+        ]
         u = f.tube(g, points, [33 * s, 30 * s, 22 * s, 14 * s]) + self.waves("stomach", 45)(g) * np.float32(1.8)
         return np.maximum(u, self.abdomen(g, 3))
 
@@ -135,9 +143,16 @@ class Anatomy:
     def liver(self, g: f.Grid) -> np.ndarray:
         p, s = self.p, self.p["liver_scale"]
         z = p["liver_z"]
-        right = f.ellipsoid(g, (0.58 * self.ca, self.cy - 2, z + 2), (0.62 * self.ca * s, 1.15 * self.cb, 98 * s), f.turn(1, -14))
+        right = f.ellipsoid(
+            g, (0.58 * self.ca, self.cy - 2, z + 2), (0.62 * self.ca * s, 1.15 * self.cb, 98 * s), f.turn(1, -14)
+        )
         reach = p["left_lobe_reach"]
-        left = f.ellipsoid(g, ((30 - reach) / 2 + 10, self.cy + 0.42 * self.cb, z + 18), ((70 + reach) * 0.62, 40 * s, 44 * s), f.turn(1, 12))
+        left = f.ellipsoid(
+            g,
+            ((30 - reach) / 2 + 10, self.cy + 0.42 * self.cb, z + 18),
+            ((70 + reach) * 0.62, 40 * s, 44 * s),
+            f.turn(1, 12),
+        )
         u = f.rounded_union(right, left, 16) + self.waves("liver", 55)(g) * np.float32(2)
         u = np.maximum(u, 3 - self.stomach(g))
         u = np.maximum(u, 2.5 - self.kidney(g, 1))
@@ -147,11 +162,3 @@ class Anatomy:
         """Polyline points (x, y, z) with a seeded wander."""
         rng = generator(self.seed, purpose)
         return np.asarray(points, float) + rng.normal(0, wander, (len(points), 3))
-
-    # -- layers ----------------------------------------------------------------------------------------------------
-
-    def layers(self, g: f.Grid) -> list[Layer]:
-        """Everything inside the skin, in painting order."""
-        from . import organs  # organs.py needs this module's types
-
-        return organs.all_layers(self, g)

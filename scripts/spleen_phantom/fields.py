@@ -24,13 +24,13 @@ class Waves:
     phases: np.ndarray  # (count,)
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, wavelength: float, count: int = 10) -> "Waves":
+    def draw(cls, rng: np.random.Generator, wavelength: float, count: int = 10) -> Waves:
         directions = rng.standard_normal((count, 3))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         lengths = wavelength * rng.uniform(0.75, 1.35, (count, 1))
         return cls(2 * np.pi * directions / lengths, rng.uniform(0, 2 * np.pi, count))
 
-    def __call__(self, grid: "Grid") -> np.ndarray:
+    def __call__(self, grid: Grid) -> np.ndarray:
         z, x, y = (
             np.exp(1j * self.vectors[:, a, None] * axis[None, :]) for a, axis in enumerate((grid.z, grid.x, grid.y))
         )
@@ -61,10 +61,12 @@ class Grid:
     def shape(self) -> tuple[int, int, int]:
         return (len(self.z), len(self.x), len(self.y))
 
-    def part(self, centre, reach) -> "Grid | None":
+    def part(self, centre, reach) -> Grid | None:
         """The points within ``reach`` mm of ``centre`` along each axis (both in the order x, y, z); None if none."""
         spans = []
-        for axis, c, r in zip((self.z, self.x, self.y), (centre[2], centre[0], centre[1]), (reach[2], reach[0], reach[1])):
+        for axis, c, r in zip(
+            (self.z, self.x, self.y), (centre[2], centre[0], centre[1]), (reach[2], reach[0], reach[1])
+        ):
             lo, hi = np.searchsorted(axis, (c - r, c + r))
             lo, hi = max(lo - 1, 0), min(hi + 1, len(axis))
             if hi - lo < 2:

@@ -9,6 +9,7 @@ from .anatomy import SPLEEN, Anatomy, Layer
 
 
 def all_layers(an: Anatomy, g: f.Grid) -> list[Layer]:
+    """Everything in and around the body, in painting order."""
     spleen_part = g.part(an.spleen_centre, (85, 95, 95))
     spleen = an.spleen(spleen_part) if spleen_part else None
     return [
@@ -40,7 +41,10 @@ def surroundings(an: Anatomy, g: f.Grid) -> list[Layer]:
     front = g.Y > -0.72 * an.b
     thickness = np.where(front, np.float32(1.5), np.float32(0))
     outer = body - gap - thickness
-    out += [Layer("clothes", outer, p["clothes_hu"], steep_as=outer), Layer("clothes", body - gap, -1000.0, steep_as=outer)]
+    out += [
+        Layer("clothes", outer, p["clothes_hu"], steep_as=outer),
+        Layer("clothes", body - gap, -1000.0, steep_as=outer),
+    ]
     return out
 
 
@@ -105,18 +109,37 @@ def bowel(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
     room = np.maximum(room, (an.spine_y + 48) - part.Y + 0.06 * np.abs(part.X))  # in front of spine and kidneys
     top = np.where(part.X < -20, np.float32(26), np.float32(-22)) + np.float32(an.uniform("bowel top", -20, 20))
     room = np.maximum(room, part.Z - top)
-    loops = an.waves("loops", 46, 14)(part) + np.float32(0.35) + np.float32(0.25) * an.waves("folds of the bowel", 17)(part)
+    loops = (
+        an.waves("loops", 46, 14)(part) + np.float32(0.35) + np.float32(0.25) * an.waves("folds of the bowel", 17)(part)
+    )
     wall = np.maximum(room, (0.15 - loops) * 11)
     content = np.maximum(room + 2.5, (0.5 - loops) * 11)
     x, y, cb = 0.78 * an.ca, an.cy, an.cb
     pouches = an.waves("pouches", 26)(part) * np.float32(2)
-    colon = f.tube(part, an.vessel([(x, y - 0.2 * cb, -230), (0.95 * x, y, -95), (0.4 * x, y + 0.66 * cb, -85), (-0.4 * x, y + 0.68 * cb, -70),
-        (-0.9 * x, y + 0.25 * cb, an.uniform("flexure", -48, -12)), (-x, y - 0.1 * cb, -90), (-x, y - 0.2 * cb, -230)], "colon", 5), [25, 24, 20, 20, 20, 16, 15])
+    colon = f.tube(
+        part,
+        an.vessel(
+            [
+                (x, y - 0.2 * cb, -230),
+                (0.95 * x, y, -95),
+                (0.4 * x, y + 0.66 * cb, -85),
+                (-0.4 * x, y + 0.68 * cb, -70),
+                (-0.9 * x, y + 0.25 * cb, an.uniform("flexure", -48, -12)),
+                (-x, y - 0.1 * cb, -90),
+                (-x, y - 0.2 * cb, -230),
+            ],
+            "colon",
+            5,
+        ),
+        [25, 24, 20, 20, 20, 16, 15],
+    )
     colon = np.maximum(colon + pouches, np.maximum(part.shared["cavity"] + 4, 5 - part.shared["above"]))
     if spleen is not None:  # the same margin in the whole: the part of the spleen is only a part of this grid
         colon = _carve(colon, part.origin, 2 - spleen, spleen_part.origin)
     wall, content = np.minimum(wall, colon), np.minimum(content, colon + 2.5)
-    strands = np.maximum(np.maximum(part.shared["cavity"] + 5, 4 - part.shared["above"]), (1.35 - an.waves("strands", 19, 16)(part)) * 5)
+    strands = np.maximum(
+        np.maximum(part.shared["cavity"] + 5, 4 - part.shared["above"]), (1.35 - an.waves("strands", 19, 16)(part)) * 5
+    )
     stool = an.waves("stool", 9, 14)(part)
     inside = p["spleen_hu"] * 0.3 + 12 + 14 * stool - 55 * np.clip(stool - 1, 0, None)
     gas = np.maximum(content + 1, (0.5 - an.waves("gas", 70)(part)) * 16 - 0.05 * (part.Y - an.cy))
@@ -150,7 +173,14 @@ def upper_abdomen(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
     part = g.part((0.45 * an.ca, an.cy, p["liver_z"]), (180, 150, 130))
     if part:
         liver = an.liver(part)
-        out.append(Layer("liver", liver, (hu + p["liver_offset"] + 2.5 * an.waves("liver tone", 30)(part)).astype(np.float32), part.origin))
+        out.append(
+            Layer(
+                "liver",
+                liver,
+                (hu + p["liver_offset"] + 2.5 * an.waves("liver tone", 30)(part)).astype(np.float32),
+                part.origin,
+            )
+        )
         cx, cy, top = 22, an.spine_y + 46, p["diaphragm_right"] - 22
         trees = [
             [(cx, cy, top), (55, cy + 12, top - 14), (100, cy + 5, top - 40)],
@@ -160,10 +190,22 @@ def upper_abdomen(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
             [(44, cy + 20, -4), (74, cy - 6, -10), (104, cy - 16, -24)],
             [(14, cy + 14, -14), (6, cy + 44, 10), (-12, cy + 56, 14)],
         ]
-        veins = np.min([f.tube(part, an.vessel(t, f"vein {i}"), np.linspace(5.2, 2.2, len(t))) for i, t in enumerate(trees)], axis=0)
+        veins = np.min(
+            [f.tube(part, an.vessel(t, f"vein {i}"), np.linspace(5.2, 2.2, len(t))) for i, t in enumerate(trees)],
+            axis=0,
+        )
         # Without contrast medium the vessels are darker than the liver.
-        out.append(Layer("liver veins", np.maximum(veins, liver + 3), min(blood, hu + p["liver_offset"] + 40) if p["blood_offset"] > 0 else hu + p["liver_offset"] - 14, part.origin))
-        bladder = f.ellipsoid(part, (0.38 * an.ca, an.cy + 0.45 * an.cb, p["liver_z"] - 55), (15, 17, 26), f.turn(0, 25))
+        out.append(
+            Layer(
+                "liver veins",
+                np.maximum(veins, liver + 3),
+                min(blood, hu + p["liver_offset"] + 40) if p["blood_offset"] > 0 else hu + p["liver_offset"] - 14,
+                part.origin,
+            )
+        )
+        bladder = f.ellipsoid(
+            part, (0.38 * an.ca, an.cy + 0.45 * an.cb, p["liver_z"] - 55), (15, 17, 26), f.turn(0, 25)
+        )
         out.append(Layer("gallbladder", np.maximum(bladder, part.shared["cavity"] + 5), 10.0, part.origin))
 
     part = g.part((-0.2 * an.ca, an.cy + 0.2 * an.cb, 0), (130, 130, 120))
@@ -184,9 +226,15 @@ def upper_abdomen(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
     if part:
         # The pancreas and the vein of the spleen end at its hilum.
         hilum = centre * [0.66, 0.55, 1] + [0, 0.4 * an.cy + 4, -8]
-        line = an.vessel([(26, an.spine_y + 52, -42), (4, an.spine_y + 62, -26), (-0.28 * an.ca, an.spine_y + 50, -16), hilum], "pancreas", 3)
+        line = an.vessel(
+            [(26, an.spine_y + 52, -42), (4, an.spine_y + 62, -26), (-0.28 * an.ca, an.spine_y + 50, -16), hilum],
+            "pancreas",
+            3,
+        )
         lobes = an.waves("pancreas", 15)(part) * np.float32(1.7)
-        pancreas = np.maximum(f.tube(part, line, [13, 9, 9, 6]) + lobes, np.maximum(4 - an.stomach(part), part.shared["cavity"] + 6))
+        pancreas = np.maximum(
+            f.tube(part, line, [13, 9, 9, 6]) + lobes, np.maximum(4 - an.stomach(part), part.shared["cavity"] + 6)
+        )
         pancreas = np.maximum(pancreas, 3 - an.kidney(part, -1))
         vein = f.tube(part, line - [0, 7, 2], [5.5, 5, 4.5, 4])
         out += [
@@ -197,7 +245,9 @@ def upper_abdomen(an: Anatomy, g: f.Grid, spleen_part, spleen) -> list[Layer]:
     if spleen is not None:
         tone = (hu + 1.5 * an.waves("spleen tone", 30)(spleen_part)).astype(np.float32)
         # A thin coat of fat keeps the spleen apart from what was painted before, as the neighbours only partly yield.
-        out.append(Layer("fat", np.maximum(spleen - 1, spleen_part.shared["cavity"]), p["fat_hu"] + 12, spleen_part.origin))
+        out.append(
+            Layer("fat", np.maximum(spleen - 1, spleen_part.shared["cavity"]), p["fat_hu"] + 12, spleen_part.origin)
+        )
         out.append(Layer(SPLEEN, spleen, tone, spleen_part.origin))
     return out
 
@@ -225,12 +275,42 @@ def retroperitoneum(an: Anatomy, g: f.Grid) -> list[Layer]:
     if part is None:
         return out
     front = y + 20 * p["spine_scale"]
-    aorta = f.tube(part, [(-14, front + r - 6, 500), (-9, front + r + 1, 40), (-5, front + r + 1, -110), (-4, front + r + 1, -150)], [r * 1.12, r, r * 0.85, r * 0.8])
-    forks = [f.tube(part, [(-4, front + r + 1, -148), (38 * d, front - 2, -230), (60 * d, front + 4, -300)], [r * 0.6, r * 0.55, r * 0.5]) for d in (1, -1)]
+    aorta = f.tube(
+        part,
+        [(-14, front + r - 6, 500), (-9, front + r + 1, 40), (-5, front + r + 1, -110), (-4, front + r + 1, -150)],
+        [r * 1.12, r, r * 0.85, r * 0.8],
+    )
+    forks = [
+        f.tube(
+            part,
+            [(-4, front + r + 1, -148), (38 * d, front - 2, -230), (60 * d, front + 4, -300)],
+            [r * 0.6, r * 0.55, r * 0.5],
+        )
+        for d in (1, -1)
+    ]
     aorta = np.minimum(aorta, np.minimum(*forks))
-    cava = f.tube(part, [(20, front + 22, 70), (21, front + 12, 10), (17, front + 9, -150), (30, front + 2, -300)], [11, 11, 10, 8])
-    psoas = np.min([f.tube(part, [(22 * d, y - 2, 20), (34 * d, y - 2, -90), (52 * d, y + 14, -300)], [3, 17, 24]) for d in (1, -1)], axis=0)
-    crura = np.minimum(*(f.tube(part, [(10 * d - 4, front + 2 * r, 45), (15 * d - 3, front + 3, -20), (9 * d, front + 1, -80)], [5, 5.5, 2]) for d in (1, -1)))
+    cava = f.tube(
+        part,
+        [(20, front + 22, 70), (21, front + 12, 10), (17, front + 9, -150), (30, front + 2, -300)],
+        [11, 11, 10, 8],
+    )
+    psoas = np.min(
+        [
+            f.tube(part, [(22 * d, y - 2, 20), (34 * d, y - 2, -90), (52 * d, y + 14, -300)], [3, 17, 24])
+            for d in (1, -1)
+        ],
+        axis=0,
+    )
+    crura = np.minimum(
+        *(
+            f.tube(
+                part,
+                [(10 * d - 4, front + 2 * r, 45), (15 * d - 3, front + 3, -20), (9 * d, front + 1, -80)],
+                [5, 5.5, 2],
+            )
+            for d in (1, -1)
+        )
+    )
     out += [
         Layer("muscle", np.maximum(psoas, part.shared["ellipse"]), muscle, part.origin),
         Layer("muscle", crura, muscle, part.origin),
@@ -257,7 +337,9 @@ def bones(an: Anatomy, g: f.Grid) -> list[Layer]:
         canal = np.sqrt((part.X / 11) ** 2 + ((part.Y - y + 25 * s) / 8.5) ** 2) * 9 - 9
         arch = np.maximum(canal - 5.5, part.Y - y + 14 * s)
         arch = np.maximum(arch, np.abs(dz + 3) - 0.36 * pitch)
-        spine = np.maximum(np.maximum(np.abs(part.X) - 3.2, np.abs(dz + 8) - 9), np.maximum(y - 64 * s - part.Y, part.Y - y + 32 * s))
+        spine = np.maximum(
+            np.maximum(np.abs(part.X) - 3.2, np.abs(dz + 8) - 9), np.maximum(y - 64 * s - part.Y, part.Y - y + 32 * s)
+        )
         side = np.sqrt((part.Y - y + (22 + 0.12 * np.abs(part.X)) * s) ** 2 + (dz - 2) ** 2) - 5
         side = np.maximum(side, np.abs(part.X) - 40 * s)
         back = np.minimum(np.minimum(arch, spine), side)

@@ -9,6 +9,7 @@ import scipy.fft
 
 from .anatomy import SPLEEN, Anatomy, Layer
 from .fields import STEP, slope
+from .organs import all_layers
 from .ranges import generator, sample_parameters
 
 LOWEST, HIGHEST = -265.0, 150.0  # mm: below and above, the anatomy is not modelled
@@ -62,7 +63,7 @@ def make_phantom(seed: int, shape=(512, 512, 114), spacing=None, ranges: str = "
 
     work = [np.arange(a[0] - STEP, a[-1] + 2 * STEP, STEP) for a in axes]
     grid = anatomy.grid(*work)
-    ct, label = _paint(anatomy.layers(grid), grid, axes, spacing, p)
+    ct, label = _paint(all_layers(anatomy, grid), grid, axes, spacing, p)
     _add_noise(ct, grid, axes, spacing, p, seed)
     np.clip(ct, -1024, 3071, out=ct)
     return Phantom(np.rint(ct, out=ct).astype(np.int16), label, affine, p)
@@ -178,7 +179,7 @@ def _add_noise(ct: np.ndarray, grid, axes, spacing, p, seed: int) -> None:
     frequency = np.sqrt(fx * fx + fy * fy)
     power = (frequency + 0.03) * np.exp(-((frequency / p["noise_cutoff"]) ** 2))
     amplitude = np.sqrt(power / power.mean()).astype(np.float32)
-    radius = np.sqrt(((x - p["offset_x"] * 0)[:, None] / 190) ** 2 + (y[None, :] / 150) ** 2)
+    radius = np.sqrt((x[:, None] / 190) ** 2 + (y[None, :] / 150) ** 2)
     strength = (p["noise"] * (0.62 + 0.5 * np.exp(-(radius**2)))).astype(np.float32)
     shared = float(np.clip(0.6 - 0.15 * spacing[2], 0, 0.45))
     keep = np.sqrt(1 - shared**2)
