@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
+use crate::glue::boundary::catch;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::statistics::{Timeline, now_ns};
@@ -103,7 +104,8 @@ impl Batch {
             match entry.request.batch_size(self.max_batch_size) {
                 Ok(size) => {
                     entry.reply.begin(size);
-                    let result = infer(&entry.request, &mut entry.reply);
+                    // A panic is this request's failure; the others of the batch go on.
+                    let result = catch("infer", || infer(&entry.request, &mut entry.reply));
                     entry.reply.finish(result);
                 }
                 Err(e) => entry.reply.finish(Err(e)),

@@ -215,7 +215,8 @@ wrap! {
     inference_set_response_callback = TRITONSERVER_InferenceRequestSetResponseCallback(request: Inference,
         allocator: *mut TRITONSERVER_ResponseAllocator, allocator_user: *mut c_void,
         callback: TRITONSERVER_InferenceResponseCompleteFn_t, user: *mut c_void);
-    /// Starts the request. On success request and trace are the server's until the release callback.
+    /// Starts the request. On success it is the server's until the release callback; the trace is the server's
+    /// from here on in any case.
     server_infer_async = TRITONSERVER_ServerInferAsync(server: *mut TRITONSERVER_Server, request: Inference,
         trace: *mut TRITONSERVER_InferenceTrace);
     /// Deletes a response.

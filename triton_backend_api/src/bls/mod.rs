@@ -115,7 +115,6 @@ impl InferenceRequest {
         let for_release = Arc::into_raw(shared.clone()).cast_mut().cast();
         let for_response = Arc::into_raw(shared.clone()).cast_mut().cast();
         let raw = self.raw.as_ptr();
-        let trace = self.trace.take().map_or(std::ptr::null_mut(), NonNull::as_ptr);
         // SAFETY: a live, unsent request with its inputs in `shared`; the callbacks keep the ABI's contract and
         // get a reference each. Where the server does not take the request over it calls neither of them.
         let sent = unsafe {
@@ -132,17 +131,18 @@ impl InferenceRequest {
                         for_response,
                     )
                 })
-                .and_then(|()| raw::server_infer_async(self.server.as_raw(), raw, trace))
+                .and_then(|()| {
+                    // The server takes the trace over with this call, also where the call fails.
+                    let trace = self.trace.take().map_or(std::ptr::null_mut(), NonNull::as_ptr);
+                    raw::server_infer_async(self.server.as_raw(), raw, trace)
+                })
         };
         if let Err(e) = sent {
             shared.disown();
-            // SAFETY: the references made above, which no callback will use; the trace is still ours.
+            // SAFETY: the references made above, which no callback will use.
             unsafe {
                 drop(Arc::from_raw(for_release.cast_const().cast::<Shared>()));
                 drop(Arc::from_raw(for_response.cast_const().cast::<Shared>()));
-                if !trace.is_null() {
-                    let _ = raw::trace_delete(trace);
-                }
             }
             return Err(e);
         }

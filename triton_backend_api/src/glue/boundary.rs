@@ -9,15 +9,16 @@ use crate::sys::TRITONSERVER_Error;
 /// Runs an entry point's body. A panic becomes an INTERNAL error; should anything unwind beyond this, the
 /// `extern "C"` of the entry point aborts the process rather than unwind into C.
 pub(crate) fn boundary(stage: &str, body: impl FnOnce() -> Result<()>) -> *mut TRITONSERVER_Error {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => std::ptr::null_mut(),
-        Ok(Err(e)) => e.to_raw(),
-        Err(panic) => panic_error(stage, &*panic).to_raw(),
-    }
+    catch(stage, body).map_or_else(|e| e.to_raw(), |()| std::ptr::null_mut())
+}
+
+/// Runs code of the author's: a panic becomes an INTERNAL error.
+pub(crate) fn catch<T>(stage: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panic_error(stage, &*panic)))
 }
 
 /// The error that a panic in the author's code becomes.
-pub(crate) fn panic_error(stage: &str, panic: &(dyn Any + Send)) -> Error {
+fn panic_error(stage: &str, panic: &(dyn Any + Send)) -> Error {
     let text = panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -88,10 +88,11 @@ pub unsafe fn model_finalize<M: Model>(model: *mut sys::TRITONBACKEND_Model) -> 
         // SAFETY: set by `model_initialize` or, where that failed, never: then it is null.
         unsafe {
             let state = raw::model_state(model)?;
-            raw::model_set_state(model, std::ptr::null_mut())?;
+            // Freed whether the server forgets the pointer or not: it does not ask again.
+            let forgotten = raw::model_set_state(model, std::ptr::null_mut());
             drop(take_state::<ModelState<M>>(state));
+            forgotten
         }
-        Ok(())
     })
 }
 
@@ -129,10 +130,11 @@ pub unsafe fn instance_finalize<R: Runner>(
         // SAFETY: set by `instance_initialize` or, where that failed, never: then it is null.
         unsafe {
             let state = raw::instance_state(instance)?;
-            raw::instance_set_state(instance, std::ptr::null_mut())?;
+            // Freed whether the server forgets the pointer or not: it does not ask again.
+            let forgotten = raw::instance_set_state(instance, std::ptr::null_mut());
             drop(take_state::<InstanceState<R>>(state));
+            forgotten
         }
-        Ok(())
     })
 }
 

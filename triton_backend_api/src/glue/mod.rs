@@ -2,7 +2,7 @@
 //!
 //! Public only for [`export_backend!`](crate::export_backend!).
 
-mod boundary;
+pub(crate) mod boundary;
 mod entry;
 pub(crate) mod gate;
 mod pool;

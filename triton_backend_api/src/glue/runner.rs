@@ -1,12 +1,11 @@
 //! The two ways to execute, behind one face for the entry points.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use crate::batch::{Batch, replies};
 use crate::error::{Error, Result};
-use crate::glue::boundary::panic_error;
+use crate::glue::boundary::catch;
 use crate::glue::gate::Gate;
 use crate::glue::pool::Pool;
 use crate::instance::{ConcurrentInstance, Instance, InstanceContext};
@@ -64,9 +63,9 @@ impl<I: Instance> Runner for Sequential<I> {
         };
         // SAFETY: the server's, see above.
         let mut batch = unsafe { Batch::new(instance, requests, max_batch_size) }?;
-        let outcome = catch_unwind(AssertUnwindSafe(|| author.execute(model, &mut batch)));
+        let outcome = catch("execute", || author.execute(model, &mut batch));
         drop(author);
-        batch.finish(outcome.unwrap_or_else(|panic| Err(panic_error("execute", &*panic))));
+        batch.finish(outcome);
         Ok(())
     }
 }
@@ -110,9 +109,12 @@ impl<I: ConcurrentInstance> Runner for Concurrent<I> {
             }
             let (author, model) = (self.author.clone(), model.clone());
             let job = move || {
-                let outcome = catch_unwind(AssertUnwindSafe(|| author.start(&model, request, reply)));
-                if let Err(panic) = outcome {
-                    exchange.answer_orphan(panic_error("start", &*panic));
+                let started = catch("start", || {
+                    author.start(&model, request, reply);
+                    Ok(())
+                });
+                if let Err(panic) = started {
+                    exchange.answer_orphan(panic);
                 }
                 // The author's things go before the request does: releasing it can unload the model.
                 drop((author, model));
