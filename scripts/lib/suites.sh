@@ -105,6 +105,7 @@ suite_parity() {
 
 # The Python tools beside the backends, each with a folder of its own.
 suite_tools() {
+  run_pytest "model export" tests/export "$@"
   run_pytest "phantom" tests/phantom "$@"
   run_pytest "benchmark" tests/bench "$@"
 }

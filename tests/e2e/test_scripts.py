@@ -12,7 +12,6 @@ import time
 import urllib.error
 import urllib.request
 
-import numpy as np
 import pytest
 import tritonclient.http
 from models import ROOT
@@ -84,24 +83,3 @@ def test_model_repository_with_an_own_network(tmp_path):
     missing = subprocess.run([script, str(tmp_path / "r"), "--model", "/nowhere.pt"], capture_output=True, text=True, check=False)
     assert missing.returncode != 0 and "/nowhere.pt" in missing.stderr
 
-
-def test_export_is_reproducible_and_takes_any_size(tmp_path):
-    import sys
-
-    import torch
-
-    script = str(ROOT / "scripts" / "export_model.py")
-    networks = []
-    for name in ("a", "b"):
-        out = tmp_path / name / "segmentation_3d" / "1" / "model.pt"
-        subprocess.run([sys.executable, script, "--random", str(out)], check=True, timeout=120, capture_output=True)
-        assert (out.parent.parent / "config.pbtxt").read_text() == (ROOT / "models/segmentation_3d/config.pbtxt").read_text()
-        networks.append(torch.jit.load(str(out)))
-    assert 4.7e6 < sum(p.numel() for p in networks[0].parameters()) < 4.9e6
-    for size in ((32, 32, 32), (16, 48, 64)):
-        x = torch.as_tensor(np.random.default_rng(0).random((1, 1, *size), dtype=np.float32))
-        with torch.no_grad():
-            first, second = (network(x) for network in networks)
-        assert first.shape == (1, 2, *size)
-        assert torch.equal(first, second)
-        assert 0 < float(first.argmax(1).float().mean()) < 1
