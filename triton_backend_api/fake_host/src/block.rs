@@ -19,9 +19,10 @@ pub(crate) struct Block {
 impl Block {
     /// `misalign` is where it starts, counted from a multiple of 64.
     pub fn new(byte_size: usize, misalign: usize, kind: (TRITONSERVER_MemoryType, i64)) -> Self {
-        let mut storage = vec![0xA5; byte_size + LINE + misalign];
-        let to_line = storage.as_mut_ptr().align_offset(LINE).min(LINE);
-        Self { storage, start: to_line + misalign, byte_size, memory_type: kind.0, memory_type_id: kind.1 }
+        // A line to align in, and one on each side for whoever writes past the ends.
+        let mut storage = vec![0xA5; byte_size + misalign + 3 * LINE];
+        let start = storage.as_mut_ptr().align_offset(LINE).min(LINE) + LINE + misalign;
+        Self { storage, start, byte_size, memory_type: kind.0, memory_type_id: kind.1 }
     }
 
     pub fn holding(bytes: &[u8], misalign: usize, kind: (TRITONSERVER_MemoryType, i64)) -> Self {
