@@ -1,1 +1,22 @@
-//! TorchScript models on Triton.
+//! TorchScript models on Triton: a backend that takes the place of the server's own PyTorch backend where it has none.
+
+mod batching;
+mod binding;
+mod config;
+#[cfg(test)]
+mod execution_tests;
+mod instance;
+mod kinds;
+mod libtorch;
+mod model;
+mod results;
+mod signature;
+#[cfg(test)]
+mod testing;
+mod torch;
+mod torch_error;
+
+use instance::TorchInstance;
+use model::TorchModel;
+
+triton_backend_api::export_backend!(TorchModel, TorchInstance);

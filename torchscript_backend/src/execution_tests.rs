@@ -1,0 +1,243 @@
+//! The whole backend behind its entry points, on a host that watches who owns what.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use triton_backend_api::glue::Sequential;
+use triton_fake_host::abi::{
+    TRITONSERVER_INSTANCEGROUPKIND_CPU, TRITONSERVER_INSTANCEGROUPKIND_GPU, TRITONSERVER_LOG_WARN,
+};
+use triton_fake_host::{EntryPoints, FakeHost, HostError, LoadedModel, ModelSpec, TestInput, TestRequest};
+
+use crate::instance::TorchInstance;
+use crate::testing::write_module;
+
+/// A model repository with one TorchScript file.
+struct Network {
+    folder: TempDir,
+    config: Value,
+    instances: Vec<u32>,
+}
+
+impl Network {
+    fn new(forward: &str, config: Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("1")).unwrap();
+        write_module(&folder.path().join("1"), forward, &[]);
+        Self { folder, config, instances: vec![TRITONSERVER_INSTANCEGROUPKIND_CPU] }
+    }
+
+    fn load<'h>(&self, host: &'h FakeHost) -> Result<LoadedModel<'h>, HostError> {
+        let mut spec = ModelSpec::new("net", self.config.clone());
+        spec.repository = self.folder.path().to_owned();
+        spec.instances = self.instances.iter().map(|kind| (*kind, 0)).collect();
+        host.load(EntryPoints::of::<Sequential<TorchInstance>>(), spec)
+    }
+}
+
+fn tensor(name: &str, dims: &[i64]) -> Value {
+    json!({"name": name, "data_type": "TYPE_FP32", "dims": dims})
+}
+
+/// One input x and one output, both [-1] beside the batch axis.
+fn one_to_one() -> Value {
+    json!({"max_batch_size": 8, "input": [tensor("x", &[-1])], "output": [tensor("OUTPUT__0", &[-1])]})
+}
+
+fn request(values: &[f32], rows: i64) -> TestRequest {
+    TestRequest::new([TestInput::fp32("x", &[rows, values.len() as i64 / rows], values)])
+}
+
+fn floats(bytes: Option<Vec<u8>>) -> Vec<f32> {
+    bytes.unwrap().chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+}
+
+const DOUBLE: &str = "x: Tensor) -> Tensor:\n    return torch.mul(x, 2)";
+
+#[test]
+fn requests_of_one_execution_go_together_and_get_their_own_rows() {
+    let host = FakeHost::new();
+    let two = "left: Tensor,\n    right: Tensor) -> Tuple[Tensor, Tensor]:\n    return (torch.add(left, right), torch.sub(left, torch.mean(left)))";
+    let config = json!({"max_batch_size": 8, "input": [tensor("right", &[2]), tensor("left", &[2])],
+        "output": [tensor("OUTPUT__1", &[2]), tensor("OUTPUT__0", &[2])]});
+    let model = Network::new(two, config).load(&host).unwrap();
+    let request = |left: &[f32], right: &[f32]| {
+        let shape = [left.len() as i64 / 2, 2];
+        TestRequest::new([TestInput::fp32("left", &shape, left), TestInput::fp32("right", &shape, right)])
+    };
+    let requests = [
+        request(&[1.0, 2.0], &[10.0, 20.0]),
+        request(&[3.0, 4.0, 5.0, 6.0], &[1.0; 4]),
+        request(&[7.0, 8.0], &[0.0; 2]).output("OUTPUT__1"),
+    ];
+    let answers = model.execute(requests).wait();
+    assert_eq!(floats(answers[0].bytes("OUTPUT__0")), [11.0, 22.0]);
+    assert_eq!(floats(answers[1].bytes("OUTPUT__0")), [4.0, 5.0, 6.0, 7.0]);
+    // The mean shows that it was one call: it is that of all three.
+    assert_eq!(floats(answers[0].bytes("OUTPUT__1")), [-3.5, -2.5]);
+    assert_eq!(floats(answers[2].bytes("OUTPUT__1")), [2.5, 3.5]);
+    assert_eq!(answers[2].bytes("OUTPUT__0"), None, "nobody asked for it");
+    assert_eq!(answers[1].result().unwrap().outputs[0].shape, [2, 2]);
+    let sizes: Vec<_> = host.batch_statistics().iter().map(|report| report.batch_size).collect();
+    assert_eq!(sizes, [4]);
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn memory_in_pieces_and_at_odd_addresses() {
+    let host = FakeHost::new();
+    let model = Network::new(DOUBLE, one_to_one()).load(&host).unwrap();
+    let input = || TestInput::fp32("x", &[1, 3], &[1.0, 2.0, 3.0]);
+    for input in [input(), input().split(&[1, 7]), input().misaligned(3), input().split(&[5]).misaligned(1)] {
+        let request = TestRequest::new([input]).output_misaligned("OUTPUT__0", 1).output("OUTPUT__0");
+        assert_eq!(floats(model.execute([request]).wait()[0].bytes("OUTPUT__0")), [2.0, 4.0, 6.0]);
+    }
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn one_bad_request_fails_alone() {
+    let host = FakeHost::new();
+    let picky = "x: Tensor) -> Tensor:\n    if bool(torch.lt(torch.min(x), 0)):\n      \
+        ops.prim.RaiseException(\"negative\", \"builtins.ValueError\")\n    else:\n      pass\n    return torch.mul(x, 2)";
+    let model = Network::new(picky, one_to_one()).load(&host).unwrap();
+    let wrong_type = TestRequest::new([TestInput::new(
+        "x",
+        triton_fake_host::abi::TRITONSERVER_TYPE_INT32,
+        &[1, 1],
+        vec![0; 4],
+    )]);
+    let requests = [request(&[1.0], 1), request(&[-1.0], 1).id("bad"), wrong_type, request(&[2.0, 3.0], 2)];
+    let answers = model.execute(requests).wait();
+    assert_eq!(floats(answers[0].bytes("OUTPUT__0")), [2.0]);
+    assert_eq!(floats(answers[3].bytes("OUTPUT__0")), [4.0, 6.0]);
+    let message = |index: usize| answers[index].result().unwrap_err().message;
+    assert!(message(1).ends_with("negative") && !message(1).contains("Traceback"), "{}", message(1));
+    assert!(message(2).contains("INT32") && message(2).contains("FP32"), "{}", message(2));
+    let counted: Vec<_> = answers.iter().map(|answer| answer.statistics[0].success).collect();
+    assert_eq!(counted, [true, false, false, true]);
+    let warned = host
+        .log()
+        .into_iter()
+        .filter(|line| line.level == TRITONSERVER_LOG_WARN && line.message.contains("'bad'"));
+    assert_eq!(warned.count(), 1);
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn a_network_that_writes_to_its_input_answers_right_every_time() {
+    let host = FakeHost::new();
+    let model =
+        Network::new("x: Tensor) -> Tensor:\n    return torch.add_(x, 1)", one_to_one()).load(&host).unwrap();
+    for _ in 0..3 {
+        assert_eq!(floats(model.execute([request(&[1.0], 1)]).wait()[0].bytes("OUTPUT__0")), [2.0]);
+    }
+    let warned = host.log().into_iter().filter(|line| line.message.contains("writes to its input"));
+    assert_eq!(warned.count(), 1);
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn results_are_held_to_the_configuration() {
+    for (body, part) in [
+        ("torch.to(x, 7)", "returned FP64"),
+        ("torch.sum(x)", "returned []"),
+        ("torch.sum(x, [0])", "returned [2]"),
+        ("torch.slice(x, 0, 0, 1)", "returned [1, 2]"),
+        ("torch.slice(x, 1, 0, 1)", ""),
+        ("torch.transpose(x, 0, 1)", ""),
+    ] {
+        let host = FakeHost::new();
+        let network = Network::new(&format!("x: Tensor) -> Tensor:\n    return {body}"), one_to_one());
+        let answers = network.load(&host).unwrap().execute([request(&[1.0, 2.0, 3.0, 4.0], 2)]).wait();
+        match answers[0].result() {
+            Err(error) => assert!(!part.is_empty() && error.message.contains(part), "{body}: {error}"),
+            Ok(_) => assert_eq!(part, "", "{body}"),
+        }
+        host.check();
+    }
+}
+
+#[test]
+fn shapes_without_a_batch_axis_and_reshaped_ones() {
+    let host = FakeHost::new();
+    let config = json!({"max_batch_size": 0, "input": [tensor("x", &[2, 2])], "output": [tensor("OUTPUT__0", &[2, 2])]});
+    let model = Network::new(DOUBLE, config).load(&host).unwrap();
+    let answers = model.execute([request(&[1.0, 2.0, 3.0, 4.0], 2), request(&[5.0; 4], 2)]).wait();
+    assert_eq!(floats(answers[0].bytes("OUTPUT__0")), [2.0, 4.0, 6.0, 8.0]);
+    assert_eq!(floats(answers[1].bytes("OUTPUT__0")), [10.0; 4]);
+    drop(model);
+    let mut config = one_to_one();
+    config["output"][0] =
+        json!({"name": "OUTPUT__0", "data_type": "TYPE_FP32", "dims": [1], "reshape": {"shape": []}});
+    let model =
+        Network::new("x: Tensor) -> Tensor:\n    return torch.sum(x, [1])", config).load(&host).unwrap();
+    let answers = model.execute([request(&[1.0, 2.0, 3.0, 4.0], 2)]).wait();
+    assert_eq!(floats(answers[0].bytes("OUTPUT__0")), [3.0, 7.0]);
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn instances_with_weights_of_their_own_or_shared() {
+    for shared in ["true", "false"] {
+        let host = FakeHost::new();
+        let mut network = Network::new(DOUBLE, one_to_one());
+        network.config["parameters"] = json!({"ENABLE_WEIGHT_SHARING": {"string_value": shared}});
+        network.instances = vec![TRITONSERVER_INSTANCEGROUPKIND_CPU; 2];
+        let model = network.load(&host).unwrap();
+        std::thread::scope(|scope| {
+            for instance in 0..2 {
+                let model = &model;
+                scope.spawn(move || {
+                    for value in 0..20 {
+                        let answers = model.execute_on(instance, [request(&[value as f32], 1)]).wait();
+                        assert_eq!(floats(answers[0].bytes("OUTPUT__0")), [value as f32 * 2.0]);
+                    }
+                });
+            }
+        });
+        drop(model);
+        host.check();
+    }
+}
+
+#[test]
+fn what_cannot_be_served_refuses_the_load() {
+    let with = |pointer: &str, value: Value| {
+        let mut network = Network::new(DOUBLE, one_to_one());
+        match network.config.pointer_mut(pointer) {
+            Some(place) => *place = value,
+            None => network.config[pointer.trim_start_matches('/')] = value,
+        }
+        network
+    };
+    let parameter = |value: &str| with("/parameters", json!({"MEMORY_FORMAT": {"string_value": value}}));
+    let mut gpu = Network::new(DOUBLE, one_to_one());
+    gpu.instances = vec![TRITONSERVER_INSTANCEGROUPKIND_GPU];
+    let broken = Network::new(DOUBLE, one_to_one());
+    std::fs::write(broken.folder.path().join("1/model.pt"), "no zip").unwrap();
+    for (network, parts) in [
+        (with("/default_model_filename", json!("other.pt")), &["1/other.pt"][..]),
+        (broken, &["1/model.pt is not a TorchScript file"]),
+        (parameter("channels_first"), &["MEMORY_FORMAT", "channels_first", "channels_last_3d"]),
+        (with("/input/0/data_type", json!("TYPE_STRING")), &["x", "TYPE_STRING", "TYPE_FP32"]),
+        (with("/output/0/data_type", json!("TYPE_UINT64")), &["OUTPUT__0", "TYPE_UINT64", "TYPE_FP32"]),
+        (with("/output/0/name", json!("OUTPUT__1")), &["OUTPUT__1", "returns 1"]),
+        (with("/input", json!([tensor("x", &[1]), tensor("y", &[1])])), &["takes 1"]),
+        (with("/input", json!([])), &["no input stands for argument 0 (x)"]),
+        (with("/batch_input", json!([{"kind": "BATCH_ELEMENT_COUNT"}])), &["batch_input"]),
+        (with("/sequence_batching", json!({"state": [{}]})), &["state"]),
+        (gpu, &["KIND_GPU", "accepted: KIND_CPU"]),
+    ] {
+        let host = FakeHost::new();
+        let error = network.load(&host).map(drop).expect_err(parts[0]);
+        for part in parts {
+            assert!(error.message.contains(part), "{part}: {error}");
+        }
+        host.check();
+    }
+}

@@ -1,0 +1,140 @@
+//! An instance: a network, and how the requests of an execution go through it.
+
+use std::sync::Arc;
+
+use triton_backend_api::{
+    Batch, Entry, Error, Execution, Instance, InstanceContext, InstanceKind, Reply, Request, Result, log,
+};
+
+use crate::batching::{Bound, Sample, groups};
+use crate::model::TorchModel;
+use crate::results::Computed;
+use crate::torch::{Network, set_thread_options};
+
+pub struct TorchInstance {
+    network: Arc<Network>,
+    input_use: InputUse,
+}
+
+/// What is known of how the network treats its arguments.
+///
+/// A network may work in place on its input, and the input's memory is the client's. So the first call gets a copy,
+/// and only a network that left it alone gets the client's memory from then on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InputUse {
+    Unknown,
+    Reads,
+    Writes,
+}
+
+impl Instance for TorchInstance {
+    type Model = TorchModel;
+
+    fn create(model: &TorchModel, cx: &InstanceContext) -> Result<Self> {
+        if cx.kind() != InstanceKind::Cpu {
+            return Err(Error::unsupported(format!(
+                "instance {} is {}, and this build of the PyTorch backend runs on the CPU only; accepted: KIND_CPU",
+                cx.name(),
+                cx.kind()
+            )));
+        }
+        Ok(Self { network: model.network()?, input_use: InputUse::Unknown })
+    }
+
+    fn infer(&mut self, model: &TorchModel, request: &Request, reply: &mut Reply) -> Result<()> {
+        let _no_grad = tch::no_grad_guard();
+        set_thread_options(&model.settings)?;
+        let sample = Sample::gather(model, request)?;
+        let bound = self.bind(model, &[&sample])?;
+        reply.mark_compute_start();
+        let computed = self.call(model, bound)?;
+        reply.mark_compute_end();
+        computed.write(model, &sample, 0, reply)
+    }
+
+    fn execute(&mut self, model: &TorchModel, batch: &mut Batch) -> Result<()> {
+        let _no_grad = tch::no_grad_guard();
+        set_thread_options(&model.settings)?;
+        let (entries, mut times) = batch.as_one_execution();
+        for (entry, error) in self.answer(model, entries, &mut times) {
+            let id = entries[entry].request.id().unwrap_or_default();
+            log!(Warn, "model {}: request '{id}' failed: {error}", model.name);
+            entries[entry].fail(error);
+        }
+        Ok(())
+    }
+}
+
+impl TorchInstance {
+    /// Answers all entries but those it returns, with their errors.
+    fn answer(
+        &mut self,
+        model: &TorchModel,
+        entries: &mut [Entry],
+        times: &mut Execution<'_>,
+    ) -> Vec<(usize, Error)> {
+        let mut failures = Vec::new();
+        let (requests, mut replies): (Vec<&Request>, Vec<&mut Reply>) =
+            entries.iter_mut().map(|Entry { request, reply, .. }| (&*request, reply)).unzip();
+        let mut samples = Vec::with_capacity(requests.len());
+        for (entry, request) in requests.into_iter().enumerate() {
+            match Sample::gather(model, request) {
+                Ok(sample) => samples.push((entry, sample)),
+                Err(error) => failures.push((entry, error)),
+            }
+        }
+        let members = |group: &[usize]| group.iter().map(|&index| &samples[index].1).collect::<Vec<_>>();
+        let groups = groups(&samples, model.batched);
+        let bound: Vec<_> = groups.iter().map(|group| self.bind(model, &members(group))).collect();
+
+        times.mark_compute_start();
+        let mut results = Vec::with_capacity(groups.len());
+        for (group, bound) in groups.into_iter().zip(bound) {
+            match bound.and_then(|bound| self.call(model, bound)) {
+                // One request may have spoilt it for all of them: each gets its own call.
+                Err(_) if group.len() > 1 => results.extend(group.into_iter().map(|index| {
+                    let alone =
+                        self.bind(model, &members(&[index])).and_then(|bound| self.call(model, bound));
+                    (vec![index], alone)
+                })),
+                computed => results.push((group, computed)),
+            }
+        }
+
+        times.mark_compute_end();
+        for (group, computed) in &results {
+            let mut start = 0;
+            for &index in group {
+                let (entry, sample) = &samples[index];
+                let written = match computed {
+                    Ok(computed) => computed.write(model, sample, start, replies[*entry]),
+                    Err(error) => Err(error.clone()),
+                };
+                start += sample.rows();
+                failures.extend(written.err().map(|error| (*entry, error)));
+            }
+        }
+        failures
+    }
+
+    fn bind<'a>(&self, model: &TorchModel, samples: &[&'a Sample<'a>]) -> Result<Bound<'a>> {
+        Bound::new(model, &self.network, samples, self.input_use != InputUse::Reads)
+    }
+
+    fn call<'a>(&mut self, model: &TorchModel, bound: Bound<'a>) -> Result<Computed<'a>> {
+        let (computed, written) = bound.call(model, &self.network)?;
+        match (self.input_use, written) {
+            (InputUse::Writes, _) | (InputUse::Reads, false) => {}
+            (InputUse::Unknown, false) => self.input_use = InputUse::Reads,
+            (_, true) => {
+                log!(
+                    Warn,
+                    "model {}: forward() writes to its input, so it gets a copy of each request's",
+                    model.name
+                );
+                self.input_use = InputUse::Writes;
+            }
+        }
+        Ok(computed)
+    }
+}
