@@ -72,7 +72,7 @@ pub use data_type::{DataType, Element};
 pub use error::{Error, ErrorCode, Result};
 pub use input::Input;
 pub use instance::{ConcurrentInstance, Instance, InstanceContext, InstanceKind};
-pub use memory::{Buffer, HostMemory, MemoryKind, StableMemory};
+pub use memory::{Buffer, HostMemory, HostPool, MemoryKind, StableMemory};
 pub use model::{Model, ModelContext};
 pub use output::Output;
 pub use owned::{OwnedReply, OwnedRequest};

@@ -1,19 +1,23 @@
 //! Host memory for the outputs of in-process requests.
 
 use std::ffi::{c_char, c_void};
-use std::panic::catch_unwind;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use crate::error::Result;
-use crate::memory::HostMemory;
+use crate::glue::boundary::boundary;
+use crate::memory::{HostMemory, HostPool};
 use crate::{raw, sys};
 
-/// The allocator object the server asks for output memory.
+/// How many output buffers of past calls are kept for the next ones.
+const KEPT_OUTPUTS: usize = 4;
+
+/// The allocator object the server asks for output memory, and where that memory comes from.
 pub(crate) struct Allocator {
     raw: *mut sys::TRITONSERVER_ResponseAllocator,
+    pool: HostPool,
 }
 
-// SAFETY: the object is immutable, and its functions keep no state.
+// SAFETY: the object is immutable, and the pool may be used from any thread.
 unsafe impl Send for Allocator {}
 // SAFETY: as above.
 unsafe impl Sync for Allocator {}
@@ -21,11 +25,17 @@ unsafe impl Sync for Allocator {}
 impl Allocator {
     pub fn new() -> Result<Self> {
         // SAFETY: the two functions keep the ABI's contract, see there.
-        Ok(Self { raw: unsafe { raw::allocator_new(Some(allocate), Some(release)) }? })
+        let raw = unsafe { raw::allocator_new(Some(allocate), Some(release)) }?;
+        Ok(Self { raw, pool: HostPool::new(KEPT_OUTPUTS) })
     }
 
     pub fn as_raw(&self) -> *mut sys::TRITONSERVER_ResponseAllocator {
         self.raw
+    }
+
+    /// What [`allocate`] is to be called with.
+    pub fn user(&self) -> *mut c_void {
+        (&raw const self.pool).cast_mut().cast()
     }
 }
 
@@ -43,40 +53,43 @@ unsafe extern "C" fn allocate(
     byte_size: usize,
     _preferred: sys::TRITONSERVER_MemoryType,
     _preferred_id: i64,
-    _user: *mut c_void,
+    user: *mut c_void,
     buffer: *mut *mut c_void,
     buffer_user: *mut *mut c_void,
     memory_type: *mut sys::TRITONSERVER_MemoryType,
     memory_type_id: *mut i64,
 ) -> *mut sys::TRITONSERVER_Error {
-    let memory = match HostMemory::zeroed(byte_size) {
-        Ok(memory) if byte_size > 0 => memory.into_raw(),
-        Ok(_) => null_mut(),
-        Err(e) => return e.to_raw(),
-    };
-    // SAFETY: the ABI passes live places for the results.
-    unsafe {
-        *buffer = memory.cast();
-        *buffer_user = null_mut();
-        *memory_type = sys::TRITONSERVER_MEMORY_CPU;
-        *memory_type_id = 0;
-    }
-    null_mut()
+    boundary("output allocation", || {
+        // SAFETY: the pool that `InferenceRequest::send` passed, which lives as long as the request.
+        let pool = unsafe { &*user.cast_const().cast::<HostPool>() };
+        let mut memory = Box::new(pool.take(byte_size)?);
+        // SAFETY: the ABI passes live places for the results.
+        unsafe {
+            *buffer = match byte_size {
+                0 => null_mut(),
+                _ => memory.as_mut_slice().as_mut_ptr().cast(),
+            };
+            *buffer_user = Box::into_raw(memory).cast();
+            *memory_type = sys::TRITONSERVER_MEMORY_CPU;
+            *memory_type_id = 0;
+        }
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn release(
     _: *mut sys::TRITONSERVER_ResponseAllocator,
-    buffer: *mut c_void,
-    _buffer_user: *mut c_void,
-    byte_size: usize,
+    _buffer: *mut c_void,
+    buffer_user: *mut c_void,
+    _byte_size: usize,
     _: sys::TRITONSERVER_MemoryType,
     _: i64,
 ) -> *mut sys::TRITONSERVER_Error {
-    let _ = catch_unwind(|| {
-        if let Some(base) = NonNull::new(buffer.cast()) {
-            // SAFETY: what `allocate` gave for this size; the server gives every buffer back once.
-            drop(unsafe { HostMemory::from_raw(base, byte_size) });
+    boundary("output release", || {
+        if !buffer_user.is_null() {
+            // SAFETY: what `allocate` gave with this buffer; the server gives every buffer back once.
+            drop(unsafe { Box::from_raw(buffer_user.cast::<HostMemory>()) });
         }
-    });
-    null_mut()
+        Ok(())
+    })
 }

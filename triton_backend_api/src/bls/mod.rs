@@ -122,11 +122,11 @@ impl InferenceRequest {
                 .and_then(|()| {
                     let callback: sys::TRITONSERVER_InferenceResponseCompleteFn_t =
                         Some(pending::on_response);
-                    let no_user = std::ptr::null_mut();
+                    let pool = allocator.user();
                     raw::inference_set_response_callback(
                         raw,
                         allocator.as_raw(),
-                        no_user,
+                        pool,
                         callback,
                         for_response,
                     )

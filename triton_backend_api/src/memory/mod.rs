@@ -1,12 +1,12 @@
 //! Where tensors lie, and memory that outlives a call.
 
-use std::alloc::Layout;
+mod host;
+
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
 
-use crate::error::{Error, Result};
 use crate::{raw, sys};
+pub use host::{HostMemory, HostPool};
 
 /// The kind of memory a buffer lies in, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,110 +139,9 @@ unsafe impl<T: crate::Element + Send> StableMemory for Vec<T> {
     }
 }
 
-/// Alignment of [`HostMemory`]: a cache line, and the widest vector register.
-const ALIGNMENT: usize = 64;
-
-/// Host memory of a size known at run time, aligned to 64 bytes, zeroed. Running out of memory is an error.
-pub struct HostMemory {
-    base: NonNull<u8>,
-    byte_size: usize,
-}
-
-// SAFETY: plain memory with one owner.
-unsafe impl Send for HostMemory {}
-// SAFETY: shared access only reads.
-unsafe impl Sync for HostMemory {}
-
-impl HostMemory {
-    /// Zeroed memory of `byte_size` bytes.
-    pub fn zeroed(byte_size: usize) -> Result<Self> {
-        if byte_size == 0 {
-            return Ok(Self { base: NonNull::dangling(), byte_size });
-        }
-        let layout = Self::layout(byte_size)?;
-        // SAFETY: the layout's size is not zero.
-        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(|| {
-            Error::unavailable(format!("out of memory: {byte_size} bytes of host memory wanted"))
-        })?;
-        Ok(Self { base, byte_size })
-    }
-
-    fn layout(byte_size: usize) -> Result<Layout> {
-        Layout::from_size_align(byte_size, ALIGNMENT).map_err(|_| {
-            Error::invalid_arg(format!("{byte_size} bytes are more than an address space holds"))
-        })
-    }
-
-    /// Its bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `byte_size` initialised bytes that are ours.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.byte_size) }
-    }
-
-    /// Its bytes, to be written.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed uniquely.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.byte_size) }
-    }
-
-    /// Gives the memory to the server as an address, to come back through [`HostMemory::from_raw`].
-    pub(crate) fn into_raw(self) -> *mut u8 {
-        let base = self.base.as_ptr();
-        std::mem::forget(self);
-        base
-    }
-
-    /// # Safety
-    /// Both come from one [`HostMemory`] that was turned into an address and not taken back since.
-    pub(crate) unsafe fn from_raw(base: NonNull<u8>, byte_size: usize) -> Self {
-        Self { base, byte_size }
-    }
-}
-
-impl Drop for HostMemory {
-    fn drop(&mut self) {
-        if let (true, Ok(layout)) = (self.byte_size > 0, Self::layout(self.byte_size)) {
-            // SAFETY: allocated with this layout, and owned.
-            unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
-        }
-    }
-}
-
-// SAFETY: the bytes are on the heap and do not move with the value; nothing changes them without `&mut`.
-unsafe impl StableMemory for HostMemory {
-    fn as_ptr(&self) -> *const u8 {
-        self.base.as_ptr()
-    }
-    fn byte_size(&self) -> usize {
-        self.byte_size
-    }
-    fn kind(&self) -> MemoryKind {
-        MemoryKind::Host
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn host_memory_is_aligned_zeroed_and_survives_the_trip_as_an_address() {
-        let mut memory = HostMemory::zeroed(1000).unwrap();
-        assert_eq!(memory.as_ptr() as usize % ALIGNMENT, 0);
-        assert!(memory.as_slice().iter().all(|byte| *byte == 0));
-        memory.as_mut_slice()[999] = 7;
-        let base = NonNull::new(memory.into_raw()).unwrap();
-        // SAFETY: address and size of the memory given up above.
-        let memory = unsafe { HostMemory::from_raw(base, 1000) };
-        assert_eq!(memory.as_slice()[999], 7);
-        assert!(HostMemory::zeroed(0).unwrap().as_slice().is_empty());
-    }
-
-    #[test]
-    fn impossible_sizes_are_errors() {
-        assert!(HostMemory::zeroed(usize::MAX).is_err());
-        assert!(HostMemory::zeroed(1 << 60).is_err());
-    }
 
     #[test]
     fn unknown_memory_is_kept_apart() {
