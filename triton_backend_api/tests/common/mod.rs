@@ -204,15 +204,7 @@ impl Way {
         script: &Script,
         change: impl FnOnce(&mut ModelSpec),
     ) -> Result<LoadedModel<'h>, HostError> {
-        let key = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
-        SCRIPTS.lock().unwrap().insert(key.clone(), script.clone());
-        let config = json!({
-            "max_batch_size": 8,
-            "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
-            "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
-            "parameters": {"script": {"string_value": key}},
-        });
-        let mut spec = ModelSpec::new("under_test", config);
+        let mut spec = spec(script);
         change(&mut spec);
         host.load(self.entry_points(), spec)
     }
@@ -220,6 +212,19 @@ impl Way {
     pub fn load<'h>(self, host: &'h FakeHost, script: &Script) -> LoadedModel<'h> {
         self.try_load(host, script, |_| ()).unwrap()
     }
+}
+
+/// A model whose author follows the script.
+pub fn spec(script: &Script) -> ModelSpec {
+    let key = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+    SCRIPTS.lock().unwrap().insert(key.clone(), script.clone());
+    let config = json!({
+        "max_batch_size": 8,
+        "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
+        "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
+        "parameters": {"script": {"string_value": key}},
+    });
+    ModelSpec::new("under_test", config)
 }
 
 /// Runs a test body once for each way, each time on a fresh host that is checked at the end.
