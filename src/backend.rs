@@ -8,7 +8,7 @@ use triton_backend_api::{
 
 use crate::bridge::Bridge;
 use crate::config::PipelineConfig;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Threads};
 use crate::interface::{self, CONTOUR, INPUT, Interface, MASK};
 use crate::pipeline::{Pipeline, PreparedVolume};
 use crate::segmenter::Segmenter;
@@ -20,6 +20,7 @@ pub struct SpleenModel {
     interface: Interface,
     pipeline: Pipeline,
     segmenter: Segmenter,
+    threads: Threads,
     max_in_flight: usize,
 }
 
@@ -34,6 +35,7 @@ impl Model for SpleenModel {
             interface: Interface::new(cx.config(), &config)?,
             pipeline: Pipeline::new(&config),
             segmenter: Segmenter::new(cx.server().clone(), config.segmentation),
+            threads: Threads::new(config.threads)?,
             max_in_flight: config.max_in_flight,
             name,
         })
@@ -64,7 +66,7 @@ impl ConcurrentInstance for SpleenInstance {
 
     fn create(model: &SpleenModel, cx: &InstanceContext) -> Result<Self> {
         let device = match cx.kind() {
-            InstanceKind::Cpu => AnyDevice::Cpu(Cpu),
+            InstanceKind::Cpu => AnyDevice::Cpu(Cpu::new(model.threads.clone(), model.max_in_flight)),
             other => {
                 return Err(Error::unsupported(format!(
                     "instance '{}' is {other}; accepted by this build is KIND_CPU",

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use triton_backend_api::bls::ResponseTensor;
-use triton_backend_api::{Error, Input, MemoryKind, Output, Result, StableMemory};
+use triton_backend_api::{Error, HostMemory, Input, MemoryKind, Output, Result, StableMemory};
 
 use crate::cpu::{self, Cpu};
 use crate::pipeline::Device;
@@ -50,7 +50,7 @@ pub trait Bridge: Device {
 
 impl Bridge for Cpu {
     type Source<'a> = Cow<'a, [u8]>;
-    type Memory = Vec<f32>;
+    type Memory = HostMemory;
 
     const OUTPUT_MEMORY: MemoryKind = MemoryKind::Host;
 
@@ -70,7 +70,7 @@ impl Bridge for Cpu {
             .collect()
     }
 
-    fn memory(&self, tensor: cpu::Tensor) -> Vec<f32> {
+    fn memory(&self, tensor: cpu::Tensor) -> HostMemory {
         tensor.into_data()
     }
 

@@ -26,6 +26,7 @@
 //! | `segmentation_output` | text | `OUTPUT__0` | a tensor's name |
 //! | `segmentation_timeout_s` | number | `300` | above 0, up to 31536000: seconds to wait for the network's answer |
 //! | `max_in_flight` | integer | `2` | 1 to 1024 requests at once for each instance |
+//! | `threads` | integer | `0` | 0 to 1024 threads for the model's steps on the CPU; 0 is one for each processor |
 //!
 //! [`IGNORED`] keys belong to the Python backend. They are accepted and have no effect here.
 
@@ -42,7 +43,7 @@ use crate::volume::{AXES, Shape3};
 use parse::Parameters;
 
 /// Every key with its default, as it would be written in `config.pbtxt`.
-pub const DEFAULTS: [(&str, &str); 22] = [
+pub const DEFAULTS: [(&str, &str); 23] = [
     ("a_min", "-57"),
     ("a_max", "164"),
     ("b_min", "0"),
@@ -65,6 +66,7 @@ pub const DEFAULTS: [(&str, &str); 22] = [
     ("segmentation_output", "OUTPUT__0"),
     ("segmentation_timeout_s", "300"),
     ("max_in_flight", "2"),
+    ("threads", "0"),
 ];
 
 /// Keys of the Python backend that are accepted without effect: inputs are used where they lie, and there is no
@@ -86,6 +88,8 @@ pub struct PipelineConfig {
     pub segmentation: SegmentationModel,
     /// Requests that one instance works on at once.
     pub max_in_flight: usize,
+    /// Threads of the model's steps on the CPU; 0 is one for each processor.
+    pub threads: usize,
     /// The keys of [`IGNORED`] that were given: worth an INFO line.
     pub ignored: Vec<String>,
 }
@@ -105,6 +109,7 @@ impl PipelineConfig {
             keep: KeepLargest::from_parameters(&parameters)?,
             segmentation: SegmentationModel::from_parameters(&parameters)?,
             max_in_flight: parameters.integer("max_in_flight", 1..=1024)? as usize,
+            threads: parameters.integer("threads", 0..=1024)? as usize,
             ignored: parameters.ignored(),
         })
     }

@@ -28,16 +28,17 @@ use std::time::Instant;
 use npy::Npy;
 use serde_json::{Value, json};
 use triton_spleenseg::config::PipelineConfig;
-use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output};
+use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output, Threads};
 use triton_spleenseg::pipeline::{Device, Pipeline, Wanted};
 use triton_spleenseg::volume::{LabelType, LogitType, Shape3, VoxelType};
 
 type Answer = Result<Value, Box<dyn Error>>;
 
-fn main() -> io::Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
+    let cpu = Cpu::new(Threads::new(0)?, 1);
     let mut out = io::stdout().lock();
     for line in io::stdin().lock().lines() {
-        let answer = serde_json::from_str(&line?).map_err(Into::into).and_then(|command| run(&command));
+        let answer = serde_json::from_str(&line?).map_err(Into::into).and_then(|command| run(&cpu, &command));
         let answer = answer.unwrap_or_else(|error| {
             let code =
                 error.downcast_ref().map(|error: &triton_backend_api::Error| format!("{:?}", error.code()));
@@ -49,25 +50,25 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn run(command: &Value) -> Answer {
+fn run(cpu: &Cpu, command: &Value) -> Answer {
     match text(command, "step")? {
         "config" => Ok(json!({ "ignored": config(command)?.ignored })),
-        "prepare" => prepare(command),
-        "argmax" => argmax(command),
-        "keep_largest" => keep_largest(command),
-        "contour" => contour(command),
-        "write" => write(command),
-        "finish" => finish(command),
+        "prepare" => prepare(cpu, command),
+        "argmax" => argmax(cpu, command),
+        "keep_largest" => keep_largest(cpu, command),
+        "contour" => contour(cpu, command),
+        "write" => write(cpu, command),
+        "finish" => finish(cpu, command),
         step => Err(format!("unknown step {step}").into()),
     }
 }
 
-fn prepare(command: &Value) -> Answer {
+fn prepare(cpu: &Cpu, command: &Value) -> Answer {
     let pipeline = Pipeline::new(&config(command)?);
     let files = texts(command, "inputs")?.into_iter().map(Npy::read).collect::<Result<Vec<_>, _>>()?;
     let inputs = files.iter().map(input).collect::<Result<Vec<_>, _>>()?;
     let start = Instant::now();
-    let prepared = pipeline.prepare(&Cpu, &inputs)?;
+    let prepared = pipeline.prepare(cpu, &inputs)?;
     let seconds = start.elapsed().as_secs_f64();
     let mut volumes = Vec::new();
     for (volume, path) in prepared.iter().zip(texts(command, "outputs")?) {
@@ -84,35 +85,35 @@ fn prepare(command: &Value) -> Answer {
     Ok(json!({ "volumes": volumes, "seconds": seconds }))
 }
 
-fn argmax(command: &Value) -> Answer {
+fn argmax(cpu: &Cpu, command: &Value) -> Answer {
     let file = Npy::read(text(command, "input")?)?;
     let start = Instant::now();
-    let found = Cpu.argmax(&logits(&file)?)?;
+    let found = cpu.argmax(&logits(&file)?)?;
     let seconds = start.elapsed().as_secs_f64();
     save(&found.labels, text(command, "output")?)?;
     Ok(json!({ "nan_count": found.nan_count, "seconds": seconds }))
 }
 
-fn keep_largest(command: &Value) -> Answer {
+fn keep_largest(cpu: &Cpu, command: &Value) -> Answer {
     let keep = config(command)?.keep;
     let labels = labels(&Npy::read(text(command, "input")?)?)?;
     let start = Instant::now();
-    let kept = Cpu.keep_largest(labels, &keep)?;
+    let kept = cpu.keep_largest(labels, &keep)?;
     let seconds = start.elapsed().as_secs_f64();
     save(&kept, text(command, "output")?)?;
     Ok(json!({ "seconds": seconds }))
 }
 
-fn contour(command: &Value) -> Answer {
+fn contour(cpu: &Cpu, command: &Value) -> Answer {
     let labels = labels(&Npy::read(text(command, "input")?)?)?;
     let start = Instant::now();
-    let contour = Cpu.contour(&labels)?;
+    let contour = cpu.contour(&labels)?;
     let seconds = start.elapsed().as_secs_f64();
     save(&contour, text(command, "output")?)?;
     Ok(json!({ "seconds": seconds }))
 }
 
-fn write(command: &Value) -> Answer {
+fn write(cpu: &Cpu, command: &Value) -> Answer {
     let (label_type, descr) = match text(command, "type")? {
         "FP32" => (LabelType::Fp32, "<f4"),
         "FP16" => (LabelType::Fp16, "<f2"),
@@ -125,18 +126,18 @@ fn write(command: &Value) -> Answer {
     let labels = labels(&Npy::read(text(command, "input")?)?)?;
     let mut bytes = vec![0; labels.shape().count() * label_type.size()];
     let start = Instant::now();
-    Cpu.write(&labels, Output::new(&mut bytes, label_type))?;
+    cpu.write(&labels, Output::new(&mut bytes, label_type))?;
     let seconds = start.elapsed().as_secs_f64();
     npy::write(text(command, "output")?, descr, &labels.shape().dims(), &bytes)?;
     Ok(json!({ "seconds": seconds }))
 }
 
-fn finish(command: &Value) -> Answer {
+fn finish(cpu: &Cpu, command: &Value) -> Answer {
     let pipeline = Pipeline::new(&config(command)?);
     let file = Npy::read(text(command, "input")?)?;
     let wanted = Wanted { mask: command.get("mask").is_some(), contour: command.get("contour").is_some() };
     let start = Instant::now();
-    let done = pipeline.finish(&Cpu, &logits(&file)?, wanted)?;
+    let done = pipeline.finish(cpu, &logits(&file)?, wanted)?;
     let seconds = start.elapsed().as_secs_f64();
     for (labels, key) in [(done.mask, "mask"), (done.contour, "contour")] {
         if let Some(labels) = labels {
@@ -167,7 +168,7 @@ fn logits(file: &Npy) -> Result<Logits<'_>, Box<dyn Error>> {
 
 fn labels(file: &Npy) -> Result<Labels, Box<dyn Error>> {
     match file.descr.as_str() {
-        "|u1" => Ok(Labels::new(file.data().to_vec(), shape(&file.shape)?)?),
+        "|u1" => Ok(Labels::new(file.data(), shape(&file.shape)?)?),
         other => Err(format!("label maps are |u1, not {other}").into()),
     }
 }

@@ -1,76 +1,97 @@
-//! The class of the largest score.
+//! The class of the largest score, straight from the network's reply.
 
 use half::f16;
-use triton_backend_api::Result;
+use rayon::prelude::*;
+use triton_backend_api::{HostPool, Result};
 
-use super::allocate;
 use super::buffers::{Labels, Logits, Scores};
+use super::simd::{self, Kernel};
 use crate::pipeline::Argmax;
 
-pub(super) fn argmax(logits: &Logits<'_>) -> Result<Argmax<Labels>> {
-    match logits.scores() {
-        Scores::Fp32(scores) => argmax_of(logits, |at| f32::from_ne_bytes(scores[at])),
-        Scores::Fp16(scores) => argmax_of(logits, |at| f16::from_ne_bytes(scores[at]).to_f32()),
+/// Voxels that are compared at a time: their best scores stay in the nearest cache.
+const BLOCK: usize = 1024;
+/// Voxels that a thread takes at a time.
+const CHUNK: usize = 64 * BLOCK;
+
+pub(super) fn argmax(logits: &Logits<'_>, pool: &HostPool) -> Result<Argmax<Labels>> {
+    let mut labels = Labels::take(pool, logits.shape(), (logits.classes() - 1) as u8)?;
+    let nan_count = match logits.scores() {
+        Scores::Fp32(scores) => argmax_of(scores, logits.classes(), labels.data_mut()),
+        Scores::Fp16(scores) => argmax_of(scores, logits.classes(), labels.data_mut()),
+    };
+    Ok(Argmax { labels, nan_count })
+}
+
+/// A score as it lies in memory.
+trait Score: Copy + Sync {
+    fn value(self) -> f32;
+}
+
+/// FP32.
+impl Score for [u8; 4] {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f32::from_ne_bytes(self)
     }
 }
 
-fn argmax_of(logits: &Logits<'_>, score: impl Fn(usize) -> f32) -> Result<Argmax<Labels>> {
-    let voxels = logits.shape().count();
-    let mut labels = allocate::filled(voxels, 0u8, "the label map")?;
-    let mut nan_count = 0;
-    for (voxel, label) in labels.iter_mut().enumerate() {
-        let mut best = score(voxel);
-        nan_count += u64::from(best.is_nan());
-        for class in 1..logits.classes() {
-            let candidate = score(class * voxels + voxel);
-            nan_count += u64::from(candidate.is_nan());
-            // NaN counts as largest, and the first of equals stays.
-            if candidate > best || (candidate.is_nan() && !best.is_nan()) {
-                best = candidate;
-                *label = class as u8;
+/// FP16.
+impl Score for [u8; 2] {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f16::from_ne_bytes(self).to_f32()
+    }
+}
+
+fn argmax_of<S: Score>(scores: &[S], classes: usize, labels: &mut [u8]) -> u64 {
+    let voxels = labels.len();
+    let of_chunk = |(chunk, labels): (usize, &mut [u8])| {
+        simd::run(Chunk { scores, classes, voxels, first: chunk * CHUNK, labels })
+    };
+    labels.par_chunks_mut(CHUNK).enumerate().map(of_chunk).sum()
+}
+
+/// A piece of the label map that begins at voxel `first`.
+struct Chunk<'a, S> {
+    scores: &'a [S],
+    classes: usize,
+    voxels: usize,
+    first: usize,
+    labels: &'a mut [u8],
+}
+
+impl<S: Score> Kernel for Chunk<'_, S> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        let mut nan_count = 0;
+        let mut best = [0.0; BLOCK];
+        for (block, labels) in self.labels.chunks_mut(BLOCK).enumerate() {
+            let best = &mut best[..labels.len()];
+            for class in 0..self.classes {
+                let from = class * self.voxels + self.first + block * BLOCK;
+                let candidates = &self.scores[from..from + labels.len()];
+                let mut nan = 0u32;
+                if class == 0 {
+                    for ((best, label), candidate) in best.iter_mut().zip(&mut *labels).zip(candidates) {
+                        *best = candidate.value();
+                        nan += u32::from(best.is_nan());
+                        *label = 0;
+                    }
+                } else {
+                    for ((best, label), candidate) in best.iter_mut().zip(&mut *labels).zip(candidates) {
+                        let candidate = candidate.value();
+                        nan += u32::from(candidate.is_nan());
+                        // NaN counts as largest, and the first of equals stays.
+                        let wins = (candidate > *best) | candidate.is_nan() & !best.is_nan();
+                        *best = if wins { candidate } else { *best };
+                        *label = if wins { class as u8 } else { *label };
+                    }
+                }
+                nan_count += u64::from(nan);
             }
         }
-    }
-    Ok(Argmax { labels: Labels::new(labels, logits.shape())?, nan_count })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::volume::{LogitType, Shape3};
-
-    const NAN: f32 = f32::NAN;
-
-    fn labels(scores: &[&[f32]]) -> (Vec<u8>, u64) {
-        let shape = Shape3::new([1, 1, scores[0].len() as i64]).unwrap();
-        let of = |logit_type, bytes: Vec<u8>| {
-            let found = argmax(&Logits::new(&bytes, logit_type, scores.len(), shape).unwrap()).unwrap();
-            (found.labels.data().to_vec(), found.nan_count)
-        };
-        let all = || scores.iter().copied().flatten();
-        let fp32 = of(LogitType::Fp32, all().flat_map(|score| score.to_ne_bytes()).collect());
-        let fp16 = of(LogitType::Fp16, all().flat_map(|&score| f16::from_f32(score).to_ne_bytes()).collect());
-        assert_eq!(fp32, fp16);
-        fp32
-    }
-
-    #[test]
-    fn the_largest_score_wins_and_the_lowest_class_among_equals() {
-        let found = labels(&[&[0.0, 1.0, 1.0, -2.0], &[1.0, 0.0, 1.0, -1.0], &[1.0, 2.0, 1.0, -1.0]]);
-        assert_eq!(found, (vec![1, 2, 0, 1], 0));
-    }
-
-    #[test]
-    fn nan_counts_as_largest_and_the_first_nan_wins() {
-        let found = labels(&[&[NAN, 1.0, NAN, f32::INFINITY], &[9.0, NAN, NAN, NAN]]);
-        assert_eq!(found, (vec![0, 1, 0, 1], 5));
-    }
-
-    #[test]
-    fn classes_beyond_the_labels_are_refused() {
-        let shape = Shape3::new([1, 1, 1]).unwrap();
-        assert!(Logits::new(&[0; 256 * 4], LogitType::Fp32, 256, shape).is_ok());
-        assert!(Logits::new(&[0; 257 * 4], LogitType::Fp32, 257, shape).is_err());
-        assert!(Logits::new(&[0; 8], LogitType::Fp32, 1, shape).is_err());
+        nan_count
     }
 }

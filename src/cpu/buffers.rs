@@ -1,6 +1,8 @@
 //! The host's buffers. Those that others own are bytes: nothing promises that they are aligned.
 
-use triton_backend_api::{Error, Result};
+use std::fmt;
+
+use triton_backend_api::{Error, HostMemory, HostPool, Result};
 
 use crate::volume::{LabelType, LogitType, Shape3, VoxelType};
 
@@ -39,26 +41,29 @@ impl<'a> Input<'a> {
 }
 
 /// A resized volume: what the network reads.
-#[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    data: Vec<f32>,
+    data: HostMemory,
     shape: Shape3,
 }
 
 impl Tensor {
-    pub(super) fn new(data: Vec<f32>, shape: Shape3) -> Self {
-        debug_assert_eq!(data.len(), shape.count());
-        Self { data, shape }
+    /// A tensor of undefined contents.
+    pub(super) fn take(pool: &HostPool, shape: Shape3) -> Result<Self> {
+        Ok(Self { data: take(pool, shape.count(), size_of::<f32>(), "the resized volume")?, shape })
     }
 
     /// The voxels in C order.
     pub fn data(&self) -> &[f32] {
-        &self.data
+        self.data.elements()
     }
 
     /// The voxels in C order, given away.
-    pub fn into_data(self) -> Vec<f32> {
+    pub fn into_data(self) -> HostMemory {
         self.data
+    }
+
+    pub(super) fn data_mut(&mut self) -> &mut [f32] {
+        self.data.elements_mut()
     }
 
     /// The size along each axis.
@@ -120,22 +125,35 @@ impl<'a> Logits<'a> {
 }
 
 /// One label per voxel.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
-    data: Vec<u8>,
+    data: HostMemory,
     shape: Shape3,
+    highest: u8,
 }
 
 impl Labels {
     /// A label map in C order; `data` must have one label per voxel.
-    pub fn new(data: Vec<u8>, shape: Shape3) -> Result<Self> {
+    pub fn new(data: &[u8], shape: Shape3) -> Result<Self> {
         check_size("a label map", data.len(), shape.count(), 1)?;
-        Ok(Self { data, shape })
+        let highest = data.iter().copied().max().unwrap_or(0);
+        let mut labels = Self::take(&HostPool::new(0), shape, highest)?;
+        labels.data_mut().copy_from_slice(data);
+        Ok(labels)
+    }
+
+    /// A label map of undefined contents, which will be at most `highest`.
+    pub(super) fn take(pool: &HostPool, shape: Shape3, highest: u8) -> Result<Self> {
+        Ok(Self { data: take(pool, shape.count(), size_of::<u8>(), "a label map")?, shape, highest })
     }
 
     /// The labels in C order.
     pub fn data(&self) -> &[u8] {
-        &self.data
+        self.data.as_slice()
+    }
+
+    /// No label is above this one.
+    pub fn highest(&self) -> u8 {
+        self.highest
     }
 
     /// The size along each axis.
@@ -144,8 +162,25 @@ impl Labels {
     }
 
     pub(super) fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.data
+        self.data.as_mut_slice()
     }
+}
+
+impl PartialEq for Labels {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape == other.shape && self.data() == other.data()
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Labels").field("shape", &self.shape).field("data", &self.data()).finish()
+    }
+}
+
+/// Memory for `count` elements of `size` bytes; `what` names their use in the error.
+fn take(pool: &HostPool, count: usize, size: usize, what: &str) -> Result<HostMemory> {
+    pool.take(count * size).map_err(|e| e.context(what))
 }
 
 /// A place for the labels of one volume, in the caller's memory.

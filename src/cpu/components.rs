@@ -1,287 +1,137 @@
-//! KeepLargestConnectedComponent of a label map.
+//! KeepLargestConnectedComponent by union-find over runs of voxels.
+//!
+//! A run is a maximal row of selected voxels. Slabs of planes are searched for runs, and their runs joined, in parallel;
+//! then the slabs are joined at their borders. Runs are numbered in C order and the lowest number is the root of its
+//! component, so numbering components by their roots is numbering them by their first voxels.
+
+mod slab;
 
 use std::cmp::Reverse;
 
+use rayon::prelude::*;
 use triton_backend_api::Result;
 
-use super::allocate;
 use super::buffers::Labels;
-use crate::config::{Connectivity, KeepLargest};
-use crate::volume::Shape3;
+use super::threads::Threads;
+use super::{allocate, reference};
+use crate::config::KeepLargest;
+use slab::{Slab, union};
 
-pub(super) fn keep_largest(mut labels: Labels, keep: &KeepLargest) -> Result<Labels> {
-    let selected = match &keep.applied_labels {
-        Some(applied) => applied.iter().filter_map(|&label| u8::try_from(label).ok()).collect(),
-        None => labels_above_0(&labels),
-    };
-    if keep.independent {
-        for &label in &selected {
-            keep_largest_of(&mut labels, &[label], keep)?;
-        }
-    } else {
-        keep_largest_of(&mut labels, &selected, keep)?;
+pub(super) fn keep_largest(mut labels: Labels, keep: &KeepLargest, threads: &Threads) -> Result<Labels> {
+    let selected = reference::components::selected(&labels, keep);
+    if !keep.independent {
+        keep_largest_of(&mut labels, &selected, keep, threads)?;
+        return Ok(labels);
+    }
+    for label in selected {
+        keep_largest_of(&mut labels, &[label], keep, threads)?;
     }
     Ok(labels)
 }
 
-fn labels_above_0(labels: &Labels) -> Vec<u8> {
-    let mut present = [false; 256];
-    for &label in labels.data() {
-        present[usize::from(label)] = true;
-    }
-    (1..=u8::MAX).filter(|&label| present[usize::from(label)]).collect()
-}
-
 /// Keeps the largest components of the union of the selected labels and sets their other voxels to 0.
-fn keep_largest_of(labels: &mut Labels, selected: &[u8], keep: &KeepLargest) -> Result<()> {
-    let mut field = Field::new(labels, selected, keep.connectivity)?;
-    let mut components = field.components()?;
-    if components.len() <= keep.num_components {
+fn keep_largest_of(
+    labels: &mut Labels,
+    selected: &[u8],
+    keep: &KeepLargest,
+    threads: &Threads,
+) -> Result<()> {
+    let [planes, columns, depth] = labels.shape().dims();
+    // Run numbers and ends are 32 bits wide: at most half of a row's voxels begin a run.
+    if depth as u64 >= u64::from(u32::MAX) || labels.shape().count() / 2 >= u32::MAX as usize {
+        return reference::components::keep_largest_of(labels, selected, keep);
+    }
+    let slab_size = planes.div_ceil(threads.count()) * columns * depth;
+    let mut is_selected = [0; 256];
+    for label in selected {
+        is_selected[usize::from(*label)] = 1;
+    }
+    let plain = labels.highest() <= 1 && selected == [1];
+    let table = (!plain).then_some(&is_selected);
+    let mut slabs = labels
+        .data()
+        .par_chunks(slab_size)
+        .map(|labels| Slab::new(labels, columns, depth, table, keep.connectivity))
+        .collect::<Result<Vec<_>>>()?;
+
+    let mut numbers = join(&mut slabs, columns, keep)?;
+    let sizes = components(&slabs, &mut numbers)?;
+    if sizes.len() <= keep.num_components {
         return Ok(());
     }
-    // Of equal sizes the one that begins last in C order is kept.
-    let rank = |component: &Component| Reverse((component.size, component.first));
-    components.select_nth_unstable_by_key(keep.num_components, rank);
-    for component in &components[..keep.num_components] {
-        field.fill(component.first, State::Counted, State::Kept)?;
-    }
-    field.clear_where_counted(labels);
+    let kept = largest(&sizes, keep.num_components)?;
+    let bases = bases(&slabs);
+    labels.data_mut().par_chunks_mut(slab_size).zip(&slabs).zip(bases).for_each(|((labels, slab), base)| {
+        slab.clear(labels, depth, |run| !kept[numbers[base + run] as usize]);
+    });
     Ok(())
 }
 
-/// What is known of a voxel.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Not of the selected labels.
-    Background,
-    /// Not yet reached.
-    Foreground,
-    /// Part of a component that has been counted.
-    Counted,
-    /// Part of a component that stays.
-    Kept,
-}
-
-/// A component, found by its first voxel in C order.
-struct Component {
-    size: usize,
-    first: usize,
-}
-
-/// The state of each voxel, with one voxel of background around the volume, so that no neighbour lies outside and
-/// none is found round the end of a row or slice.
-struct Field {
-    states: Vec<State>,
-    padded: Shape3,
-    /// What leads from a voxel's place to those of its neighbours.
-    steps: Vec<isize>,
-    /// Voxels whose neighbours are still to be looked at.
-    pending: Vec<usize>,
-}
-
-impl Field {
-    fn new(labels: &Labels, selected: &[u8], connectivity: Connectivity) -> Result<Self> {
-        let padded = Shape3::new(labels.shape().dims().map(|size| size as i64 + 2))?;
-        let mut field = Self {
-            states: allocate::filled(padded.count(), State::Background, "the search for components")?,
-            padded,
-            steps: steps(padded, connectivity),
-            pending: Vec::new(),
-        };
-        let mut is_selected = [false; 256];
-        for &label in selected {
-            is_selected[usize::from(label)] = true;
-        }
-        let depth = labels.shape().dims()[2];
-        for (row, start) in labels.data().chunks_exact(depth).zip(row_starts(padded)) {
-            for (state, &label) in field.states[start..].iter_mut().zip(row) {
-                if is_selected[usize::from(label)] {
-                    *state = State::Foreground;
-                }
-            }
-        }
-        Ok(field)
-    }
-
-    /// All components, in the C order of their first voxels.
-    fn components(&mut self) -> Result<Vec<Component>> {
-        let mut components = Vec::new();
-        for first in 0..self.states.len() {
-            if self.states[first] == State::Foreground {
-                let size = self.fill(first, State::Foreground, State::Counted)?;
-                allocate::reserve(&mut components, 1, "the list of components")?;
-                components.push(Component { size, first });
-            }
-        }
-        Ok(components)
-    }
-
-    /// Turns the component around `first` from one state into another, and returns its size.
-    fn fill(&mut self, first: usize, from: State, to: State) -> Result<usize> {
-        let mut size = 0;
-        self.states[first] = to;
-        self.pending.push(first);
-        while let Some(at) = self.pending.pop() {
-            size += 1;
-            allocate::reserve(&mut self.pending, self.steps.len(), "the search for components")?;
-            for &step in &self.steps {
-                let neighbour = at.wrapping_add_signed(step);
-                if self.states[neighbour] == from {
-                    self.states[neighbour] = to;
-                    self.pending.push(neighbour);
-                }
-            }
-        }
-        Ok(size)
-    }
-
-    fn clear_where_counted(&self, labels: &mut Labels) {
-        let depth = labels.shape().dims()[2];
-        for (row, start) in labels.data_mut().chunks_exact_mut(depth).zip(row_starts(self.padded)) {
-            for (label, &state) in row.iter_mut().zip(&self.states[start..]) {
-                if state == State::Counted {
-                    *label = 0;
-                }
-            }
-        }
-    }
-}
-
-/// Where the rows of the volume begin in the padded field, in C order.
-fn row_starts(padded: Shape3) -> impl Iterator<Item = usize> {
-    let [rows, columns, _] = padded.dims();
-    (1..rows - 1).flat_map(move |i| (1..columns - 1).map(move |j| padded.offset([i, j, 1])))
-}
-
-/// The steps to all neighbours: at most `connectivity` axes differ, by one voxel each.
-fn steps(padded: Shape3, connectivity: Connectivity) -> Vec<isize> {
-    let [_, columns, depth] = padded.dims().map(|size| size as isize);
-    let mut steps = Vec::new();
-    for i in -1..=1_isize {
-        for j in -1..=1_isize {
-            for k in -1..=1_isize {
-                let differing = i.abs() + j.abs() + k.abs();
-                if (1..=connectivity as isize).contains(&differing) {
-                    steps.push((i * columns + j) * depth + k);
-                }
-            }
-        }
-    }
-    steps
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LARGEST: KeepLargest = KeepLargest {
-        applied_labels: None,
-        independent: true,
-        connectivity: Connectivity::Corners,
-        num_components: 1,
+/// The number of each slab's first run.
+fn bases(slabs: &[Slab]) -> Vec<usize> {
+    let mut next = 0;
+    let mut base = |slab: &Slab| {
+        next += slab.runs.len();
+        next - slab.runs.len()
     };
+    slabs.iter().map(&mut base).collect()
+}
 
-    /// A label map with boxes of one label each: start, size, label.
-    fn volume(dims: [i64; 3], boxes: &[([usize; 3], [usize; 3], u8)]) -> Labels {
-        let shape = Shape3::new(dims).unwrap();
-        let mut data = vec![0; shape.count()];
-        for &(start, size, label) in boxes {
-            for i in start[0]..start[0] + size[0] {
-                for j in start[1]..start[1] + size[1] {
-                    for k in start[2]..start[2] + size[2] {
-                        data[shape.offset([i, j, k])] = label;
-                    }
-                }
-            }
+/// One parent for each run of all slabs, with the slabs joined.
+fn join(slabs: &mut [Slab], columns: usize, keep: &KeepLargest) -> Result<Vec<u32>> {
+    let mut parents = Vec::new();
+    allocate::reserve(
+        &mut parents,
+        slabs.iter().map(|slab| slab.runs.len()).sum(),
+        "the search for components",
+    )?;
+    let bases = bases(slabs);
+    for (slab, base) in slabs.iter_mut().zip(&bases) {
+        parents.extend(std::mem::take(&mut slab.parents).iter().map(|parent| parent + *base as u32));
+    }
+    for (pair, bases) in slabs.windows(2).zip(bases.windows(2)) {
+        let ([above, below], [base_above, base_below]) = (pair, bases) else { continue };
+        slab::join_planes(above, below, columns, keep.connectivity, |a, b| {
+            union(&mut parents, (base_above + a) as u32, (base_below + b) as u32);
+        });
+    }
+    Ok(parents)
+}
+
+/// Turns parents into numbers of components, and returns the components' sizes.
+fn components(slabs: &[Slab], numbers: &mut [u32]) -> Result<Vec<u64>> {
+    let mut sizes: Vec<u64> = Vec::new();
+    let runs = slabs.iter().flat_map(|slab| &slab.runs);
+    for (at, run) in runs.enumerate() {
+        let parent = numbers[at] as usize;
+        if parent == at {
+            allocate::reserve(&mut sizes, 1, "the list of components")?;
+            numbers[at] = sizes.len() as u32;
+            sizes.push(0);
+        } else {
+            // Parents come before their children, so this one is a number already.
+            numbers[at] = numbers[parent];
         }
-        Labels::new(data, shape).unwrap()
+        sizes[numbers[at] as usize] += u64::from(run.end - run.start);
     }
+    Ok(sizes)
+}
 
-    fn counts(labels: &Labels) -> [usize; 4] {
-        [0, 1, 2, 3].map(|label| labels.data().iter().filter(|&&found| found == label).count())
-    }
-
-    #[test]
-    fn two_cubes_that_share_a_corner_outweigh_a_block_only_with_full_connectivity() {
-        let boxes = [([0, 0, 0], [2, 2, 2], 1), ([2, 2, 2], [2, 2, 2], 1), ([6, 0, 0], [3, 2, 2], 1)];
-        let dims = [10, 6, 6];
-        let corners = keep_largest(volume(dims, &boxes), &LARGEST).unwrap();
-        assert_eq!(corners, volume(dims, &boxes[..2]));
-        for connectivity in [Connectivity::Edges, Connectivity::Faces] {
-            let kept = keep_largest(volume(dims, &boxes), &KeepLargest { connectivity, ..LARGEST }).unwrap();
-            assert_eq!(kept, volume(dims, &boxes[2..]));
+/// Which components stay. Of equal sizes the one that begins last in C order does.
+fn largest(sizes: &[u64], count: usize) -> Result<Vec<bool>> {
+    let mut kept = allocate::filled(sizes.len(), false, "the list of components")?;
+    if count == 1 {
+        if let Some((at, _)) = sizes.iter().enumerate().max_by_key(|(at, size)| (**size, *at)) {
+            kept[at] = true;
         }
+        return Ok(kept);
     }
-
-    #[test]
-    fn cubes_that_share_an_edge_join_with_18_neighbours_and_a_face_with_6() {
-        let edge = [([0, 0, 0], [2, 2, 2], 1), ([2, 2, 0], [2, 2, 2], 1)];
-        let face = [([0, 0, 0], [2, 2, 2], 1), ([2, 0, 0], [2, 2, 2], 1)];
-        for (boxes, connectivity, expected) in
-            [(edge, Connectivity::Faces, 8), (edge, Connectivity::Edges, 16), (face, Connectivity::Faces, 16)]
-        {
-            let kept =
-                keep_largest(volume([5, 5, 5], &boxes), &KeepLargest { connectivity, ..LARGEST }).unwrap();
-            assert_eq!(counts(&kept)[1], expected);
-        }
+    let mut ranked = Vec::new();
+    allocate::reserve(&mut ranked, sizes.len(), "the list of components")?;
+    ranked.extend(0..sizes.len());
+    ranked.select_nth_unstable_by_key(count, |at| Reverse((sizes[*at], *at)));
+    for at in &ranked[..count] {
+        kept[*at] = true;
     }
-
-    #[test]
-    fn nothing_joins_round_the_end_of_a_row_or_slice() {
-        // The last voxel of a row or slice and the first of the next are neighbours in memory only.
-        for (last, next) in [([1, 1, 4], [1, 2, 0]), ([0, 4, 4], [1, 0, 0]), ([0, 4, 2], [1, 0, 2])] {
-            let boxes = [(last, [1, 1, 1], 1), (next, [1, 1, 1], 1)];
-            let kept = keep_largest(volume([3, 5, 5], &boxes), &LARGEST).unwrap();
-            assert_eq!(kept, volume([3, 5, 5], &boxes[1..]));
-        }
-    }
-
-    #[test]
-    fn of_equal_components_the_last_in_c_order_stays() {
-        let boxes = [([0, 0, 0], [1, 1, 2], 1), ([2, 2, 0], [1, 1, 2], 1), ([4, 0, 3], [1, 1, 2], 1)];
-        let kept = keep_largest(volume([5, 5, 5], &boxes), &LARGEST).unwrap();
-        assert_eq!(kept, volume([5, 5, 5], &boxes[2..]));
-        let two = KeepLargest { num_components: 2, ..LARGEST };
-        assert_eq!(keep_largest(volume([5, 5, 5], &boxes), &two).unwrap(), volume([5, 5, 5], &boxes[1..]));
-    }
-
-    #[test]
-    fn num_components_0_removes_all_and_more_than_there_are_removes_none() {
-        let boxes = [([0, 0, 0], [1, 1, 2], 1), ([2, 2, 0], [1, 1, 3], 1)];
-        for (num_components, expected) in [(0, 0), (1, 3), (2, 5), (3, 5), (usize::MAX, 5)] {
-            let kept = keep_largest(volume([3, 3, 3], &boxes), &KeepLargest { num_components, ..LARGEST });
-            assert_eq!(counts(&kept.unwrap())[1], expected, "{num_components}");
-        }
-    }
-
-    #[test]
-    fn labels_not_listed_stay_and_a_union_is_one_component() {
-        // Label 1: 3 voxels and 2 apart; label 2: one touching the smaller part; label 3: two single voxels.
-        let boxes = [
-            ([0, 0, 0], [1, 1, 3], 1),
-            ([4, 0, 0], [1, 1, 2], 1),
-            ([4, 1, 0], [1, 1, 2], 2),
-            ([0, 4, 0], [1, 1, 1], 3),
-            ([4, 4, 4], [1, 1, 1], 3),
-        ];
-        let kept = |applied: &[i64], independent| {
-            let keep = KeepLargest { applied_labels: Some(applied.to_vec()), independent, ..LARGEST };
-            counts(&keep_largest(volume([5, 5, 5], &boxes), &keep).unwrap())
-        };
-        assert_eq!(kept(&[1], true), [118, 3, 2, 2]);
-        assert_eq!(kept(&[1, 2, 3], true), [119, 3, 2, 1]);
-        assert_eq!(kept(&[1, 2], false), [119, 2, 2, 2]);
-        assert_eq!(kept(&[], true), kept(&[7, 300], false));
-        assert_eq!(kept(&[], true), [116, 5, 2, 2]);
-        let every = KeepLargest { applied_labels: None, ..LARGEST };
-        assert_eq!(counts(&keep_largest(volume([5, 5, 5], &boxes), &every).unwrap()), kept(&[1, 2, 3], true));
-    }
-
-    #[test]
-    fn a_component_as_large_as_the_volume_and_an_empty_map_pass_through() {
-        for label in [0, 1] {
-            let labels = volume([1, 7, 300], &[([0, 0, 0], [1, 7, 300], label)]);
-            assert_eq!(keep_largest(labels.clone(), &LARGEST).unwrap(), labels);
-        }
-    }
+    Ok(kept)
 }

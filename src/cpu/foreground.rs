@@ -1,89 +1,152 @@
-//! CropForeground's box: from the first to the last voxel above 0 along each axis.
+//! CropForeground's box in one pass over the input.
+//!
+//! Scaling never decreases with the intensity, so "above 0 after scaling" is "at least some threshold" before it: one
+//! comparison a voxel.
+
+use rayon::prelude::*;
 
 use super::buffers::{Input, Voxels};
 use super::intensity::{Voxel, scaled};
+use super::reference;
+use super::simd::{self, Kernel};
 use crate::config::Scale;
 use crate::volume::{AXES, BoundingBox, Foreground, Shape3};
 
 pub(super) fn find(input: &Input<'_>, scale: &Scale) -> Foreground {
+    let Some(threshold) = threshold(scale) else { return reference::foreground::find(input, scale) };
     match input.voxels() {
-        Voxels::Fp32(voxels) => find_in(voxels, input.shape(), scale),
-        Voxels::Int16(voxels) => find_in(voxels, input.shape(), scale),
+        Voxels::Fp32(voxels) => find_in(voxels, input.shape(), threshold),
+        Voxels::Int16(voxels) => find_in(voxels, input.shape(), threshold),
     }
 }
 
-fn find_in<V: Voxel>(voxels: &[V], shape: Shape3, scale: &Scale) -> Foreground {
+/// The lowest intensity that is foreground, NaN where none is; `None` where scaling is not monotonic in float32.
+fn threshold(scale: &Scale) -> Option<f32> {
+    let positive = |factor: f32| factor.is_normal() && factor > 0.0;
+    if !positive(scale.a_span) || !scale.b.is_none_or(|(span, min)| positive(span) && min.is_finite()) {
+        return None;
+    }
+    let is_foreground = |value: f32| scaled(scale, value) > 0.0;
+    if !is_foreground(f32::INFINITY) {
+        return Some(f32::NAN);
+    }
+    // Bisection over all floats in their order, with an end that is foreground.
+    let (mut below, mut from) = (order(f32::NEG_INFINITY) - 1, order(f32::INFINITY));
+    while below + 1 < from {
+        let middle = below + (from - below) / 2;
+        if is_foreground(in_order(middle)) { from = middle } else { below = middle }
+    }
+    Some(in_order(from))
+}
+
+/// The place of a float among all floats in ascending order; -0 stands just below 0.
+fn order(value: f32) -> i64 {
+    let bits = value.to_bits() as i32;
+    i64::from(if bits < 0 { i32::MIN - bits - 1 } else { bits })
+}
+
+fn in_order(place: i64) -> f32 {
+    let bits = place as i32;
+    f32::from_bits((if bits < 0 { i32::MIN - bits - 1 } else { bits }) as u32)
+}
+
+fn find_in<V: Voxel>(voxels: &[V], shape: Shape3, threshold: f32) -> Foreground {
     let [_, columns, depth] = shape.dims();
-    let mut found: Option<BoundingBox> = None;
-    let (mut nan_count, mut inf_count) = (0, 0);
-    for (row_index, row) in voxels.chunks_exact(depth).enumerate() {
-        let (i, j) = ((row_index / columns) as i64, (row_index % columns) as i64);
-        for (k, voxel) in row.iter().enumerate() {
-            let value = voxel.value();
-            nan_count += u64::from(value.is_nan());
-            inf_count += u64::from(value.is_infinite());
-            // NaN is not above 0.
-            if scaled(scale, value) > 0.0 {
-                include(&mut found, [i, j, k as i64]);
+    voxels
+        .par_chunks_exact(columns * depth)
+        .enumerate()
+        .map(|(i, plane)| simd::run(Plane { plane, i, depth, threshold }))
+        .reduce(|| Foreground { bounding_box: None, nan_count: 0, inf_count: 0 }, merge)
+}
+
+fn merge(a: Foreground, b: Foreground) -> Foreground {
+    let bounding_box = match (a.bounding_box, b.bounding_box) {
+        (Some(a), Some(b)) => Some(BoundingBox {
+            start: AXES.map(|axis| a.start[axis].min(b.start[axis])),
+            end: AXES.map(|axis| a.end[axis].max(b.end[axis])),
+        }),
+        (a, b) => a.or(b),
+    };
+    Foreground { bounding_box, nan_count: a.nan_count + b.nan_count, inf_count: a.inf_count + b.inf_count }
+}
+
+/// One plane of the input, its rows one after the other.
+struct Plane<'a, V> {
+    plane: &'a [V],
+    i: usize,
+    depth: usize,
+    threshold: f32,
+}
+
+impl<V: Voxel> Kernel for Plane<'_, V> {
+    type Output = Foreground;
+
+    #[inline(always)]
+    fn run(self) -> Foreground {
+        let Self { plane, i, depth, threshold } = self;
+        let (mut rows, mut first, mut end) = (None::<(usize, usize)>, depth, 0);
+        let (mut nan_count, mut inf_count) = (0u64, 0u64);
+        for (j, row) in plane.chunks_exact(depth).enumerate() {
+            let (mut found, mut finite) = (false, true);
+            for voxel in row {
+                let value = voxel.value();
+                found |= value >= threshold;
+                finite &= value.abs() < f32::INFINITY;
+            }
+            if !finite {
+                nan_count += row.iter().filter(|voxel| voxel.value().is_nan()).count() as u64;
+                inf_count += row.iter().filter(|voxel| voxel.value().is_infinite()).count() as u64;
+            }
+            if found {
+                rows = Some((rows.map_or(j, |(from, _)| from), j + 1));
+                // Only what could widen the box is looked at again.
+                let is_foreground = |voxel: &V| voxel.value() >= threshold;
+                first = row[..first].iter().position(is_foreground).unwrap_or(first);
+                end = row[end..].iter().rposition(is_foreground).map_or(end, |at| end + at + 1);
             }
         }
-    }
-    Foreground { bounding_box: found, nan_count, inf_count }
-}
-
-fn include(found: &mut Option<BoundingBox>, at: [i64; 3]) {
-    let found = found.get_or_insert(BoundingBox { start: at, end: at });
-    for axis in AXES {
-        found.start[axis] = found.start[axis].min(at[axis]);
-        found.end[axis] = found.end[axis].max(at[axis] + 1);
+        let bounding_box = rows.map(|(from, to)| BoundingBox {
+            start: [i as i64, from as i64, first as i64],
+            end: [i as i64 + 1, to as i64, end as i64],
+        });
+        Foreground { bounding_box, nan_count, inf_count }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::VoxelType;
 
-    const SIGN: Scale = Scale { a_min: 0.0, a_span: 1.0, b: None, lowest: None, highest: None };
-
-    fn find_in_floats(values: &[f32], dims: [i64; 3]) -> Foreground {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        let shape = Shape3::new(dims).unwrap();
-        find(&Input::new(&bytes, VoxelType::Fp32, shape).unwrap(), &SIGN)
+    #[test]
+    fn the_order_of_floats_counts_them_all() {
+        let floats =
+            [f32::NEG_INFINITY, f32::MIN, -1.0, -f32::MIN_POSITIVE, -0.0, 0.0, 1e-45, 2.0, f32::INFINITY];
+        assert!(floats.windows(2).all(|pair| order(pair[0]) < order(pair[1])));
+        assert!(floats.iter().all(|value| in_order(order(*value)).to_bits() == value.to_bits()));
+        assert_eq!(order(0.0) - order(-0.0), 1);
     }
 
     #[test]
-    fn each_single_voxel_is_its_own_box() {
-        let dims = [2, 3, 4];
-        let shape = Shape3::new(dims).unwrap();
-        for i in 0..2 {
-            for j in 0..3 {
-                for k in 0..4 {
-                    let mut values = vec![-1.0; 24];
-                    values[shape.offset([i, j, k])] = 1.0;
-                    let start = [i as i64, j as i64, k as i64];
-                    let expected = BoundingBox { start, end: start.map(|at| at + 1) };
-                    assert_eq!(find_in_floats(&values, dims).bounding_box, Some(expected));
-                }
+    fn the_threshold_parts_background_from_foreground() {
+        let unit =
+            Scale { a_min: -57.0, a_span: 221.0, b: Some((1.0, 0.0)), lowest: Some(0.0), highest: None };
+        let always = Scale { b: Some((1.0, 0.5)), lowest: Some(0.5), ..unit };
+        let never = Scale { b: Some((1.0, -3.0)), lowest: None, highest: Some(-2.0), ..unit };
+        let shifted = Scale { a_min: 1e-3, a_span: 3e-5, b: Some((7.0, -2.5)), lowest: None, highest: None };
+        for scale in [unit, always, never, shifted] {
+            let threshold = threshold(&scale).unwrap();
+            let near = (-3..=3).map(|step| {
+                in_order(
+                    order(threshold)
+                        .saturating_add(step)
+                        .clamp(order(f32::NEG_INFINITY), order(f32::INFINITY)),
+                )
+            });
+            let others = [f32::NEG_INFINITY, -1000.0, -57.0, -0.0, 0.0, 1e-3, 164.0, f32::INFINITY, f32::NAN];
+            for value in near.chain(others) {
+                assert_eq!(value >= threshold, scaled(&scale, value) > 0.0, "{value} {scale:?}");
             }
         }
-    }
-
-    #[test]
-    fn opposite_corners_span_the_volume() {
-        let mut values = vec![0.0; 60];
-        values[0] = 1.0;
-        values[59] = 1.0;
-        let expected = BoundingBox { start: [0; 3], end: [3, 4, 5] };
-        assert_eq!(find_in_floats(&values, [3, 4, 5]).bounding_box, Some(expected));
-    }
-
-    #[test]
-    fn zero_and_nan_are_no_foreground_and_infinity_is() {
-        let found = find_in_floats(&[0.0, f32::NAN, -0.0, f32::NEG_INFINITY], [1, 1, 4]);
-        assert_eq!(found, Foreground { bounding_box: None, nan_count: 1, inf_count: 1 });
-        let found = find_in_floats(&[0.0, f32::NAN, f32::INFINITY, f32::NAN], [1, 1, 4]);
-        let expected = BoundingBox { start: [0, 0, 2], end: [1, 1, 3] };
-        assert_eq!(found, Foreground { bounding_box: Some(expected), nan_count: 2, inf_count: 1 });
+        assert_eq!(super::threshold(&Scale { a_span: 0.0, ..unit }), None);
     }
 }

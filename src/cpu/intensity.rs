@@ -3,14 +3,14 @@
 use crate::config::Scale;
 
 /// One voxel as it lies in memory.
-pub(super) trait Voxel: Copy {
+pub(super) trait Voxel: Copy + Send + Sync {
     /// Its intensity.
     fn value(self) -> f32;
 }
 
 /// FP32.
 impl Voxel for [u8; 4] {
-    #[inline]
+    #[inline(always)]
     fn value(self) -> f32 {
         f32::from_ne_bytes(self)
     }
@@ -18,14 +18,14 @@ impl Voxel for [u8; 4] {
 
 /// INT16: converted first, so that the arithmetic is that of FP32.
 impl Voxel for [u8; 2] {
-    #[inline]
+    #[inline(always)]
     fn value(self) -> f32 {
         f32::from(i16::from_ne_bytes(self))
     }
 }
 
 /// The scaled intensity. Each operation is rounded to float32; NaN stays NaN, also through the limits.
-#[inline]
+#[inline(always)]
 pub(super) fn scaled(scale: &Scale, value: f32) -> f32 {
     let mut value = (value - scale.a_min) / scale.a_span;
     if let Some((span, min)) = scale.b {

@@ -1,26 +1,45 @@
-//! The steps on the host, one file a step: each the plainest form of what it computes.
+//! The steps on the host, one file a step. [`reference`] holds each step's plainest form.
 
 mod allocate;
 mod argmax;
+mod bits;
+#[cfg(test)]
+mod both;
 mod buffers;
 mod components;
 mod contour;
 mod foreground;
 mod intensity;
 mod output;
+#[cfg(test)]
+mod properties;
+pub mod reference;
 mod resize;
+mod simd;
+mod threads;
 
-use triton_backend_api::Result;
+use triton_backend_api::{HostPool, Result};
 
 pub use buffers::{Input, Labels, Logits, Output, Tensor};
+pub use threads::Threads;
 
 use crate::config::{KeepLargest, Scale};
 use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, Shape3};
 
-/// The host. All buffers lie in its memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cpu;
+/// The host: its threads, and the memory that it keeps between requests.
+pub struct Cpu {
+    threads: Threads,
+    pool: HostPool,
+}
+
+impl Cpu {
+    /// Works on these threads, and keeps the buffers of `in_flight` requests for the next ones.
+    pub fn new(threads: Threads, in_flight: usize) -> Self {
+        // A request holds a resized volume, a label map and a contour.
+        Self { threads, pool: HostPool::new(3 * in_flight) }
+    }
+}
 
 impl Device for Cpu {
     type Input<'a> = Input<'a>;
@@ -34,26 +53,26 @@ impl Device for Cpu {
     }
 
     fn find_foreground(&self, input: &Input<'_>, scale: &Scale) -> Result<Foreground> {
-        Ok(foreground::find(input, scale))
+        Ok(self.threads.run(|| foreground::find(input, scale)))
     }
 
     fn crop_scale_resize(&self, input: &Input<'_>, plan: &CropScaleResize) -> Result<Tensor> {
-        resize::crop_scale_resize(input, plan)
+        self.threads.run(|| resize::crop_scale_resize(input, plan, &self.pool))
     }
 
     fn argmax(&self, logits: &Logits<'_>) -> Result<Argmax<Labels>> {
-        argmax::argmax(logits)
+        self.threads.run(|| argmax::argmax(logits, &self.pool))
     }
 
     fn keep_largest(&self, labels: Labels, keep: &KeepLargest) -> Result<Labels> {
-        components::keep_largest(labels, keep)
+        self.threads.run(|| components::keep_largest(labels, keep, &self.threads))
     }
 
     fn contour(&self, labels: &Labels) -> Result<Labels> {
-        contour::contour(labels)
+        self.threads.run(|| contour::contour(labels, &self.pool))
     }
 
     fn write(&self, labels: &Labels, output: Output<'_>) -> Result<()> {
-        output::write(labels, output)
+        self.threads.run(|| output::write(labels, output))
     }
 }

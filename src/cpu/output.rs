@@ -1,87 +1,56 @@
-//! Labels to the element type of an output.
+//! Labels to the element type of an output, written once.
 
 use half::f16;
-use triton_backend_api::{Error, Result};
+use rayon::prelude::*;
+use triton_backend_api::Result;
 
 use super::buffers::{Labels, Output, check_size};
+use super::reference;
+use super::simd::{self, Kernel};
 use crate::volume::LabelType;
+
+/// Labels that a thread takes at a time.
+const CHUNK: usize = 1 << 16;
 
 pub(super) fn write(labels: &Labels, output: Output<'_>) -> Result<()> {
     let Output { bytes, label_type } = output;
-    let labels = labels.data();
-    check_size("an output buffer", bytes.len(), labels.len(), label_type.size())?;
+    check_size("an output buffer", bytes.len(), labels.data().len(), label_type.size())?;
     match label_type {
         LabelType::Fp32 => convert(labels, bytes, |label| f32::from(label).to_ne_bytes()),
-        LabelType::Fp16 => convert(labels, bytes, |label| f16::from(label).to_ne_bytes()),
-        LabelType::Uint8 => bytes.copy_from_slice(labels),
         LabelType::Int32 => convert(labels, bytes, |label| i32::from(label).to_ne_bytes()),
         LabelType::Int64 => convert(labels, bytes, |label| i64::from(label).to_ne_bytes()),
-        LabelType::Bool => {
-            if let Some(label) = labels.iter().find(|&&label| label > 1) {
-                return Err(Error::invalid_arg(format!(
-                    "label {label} does not fit BOOL; accepted are 0 and 1"
-                )));
-            }
-            bytes.copy_from_slice(labels);
+        LabelType::Fp16 if labels.highest() <= 1 => {
+            convert(labels, bytes, |label| if label == 0 { f16::ZERO } else { f16::ONE }.to_ne_bytes());
         }
+        _ => return reference::output::write(labels, Output { bytes, label_type }),
     }
     Ok(())
 }
 
-fn convert<const SIZE: usize>(labels: &[u8], bytes: &mut [u8], element: impl Fn(u8) -> [u8; SIZE]) {
-    for (place, &label) in bytes.as_chunks_mut().0.iter_mut().zip(labels) {
-        *place = element(label);
-    }
+fn convert<const SIZE: usize>(
+    labels: &Labels,
+    bytes: &mut [u8],
+    element: impl Fn(u8) -> [u8; SIZE] + Sync + Copy,
+) {
+    let places = bytes.as_chunks_mut().0.par_chunks_mut(CHUNK);
+    places
+        .zip(labels.data().par_chunks(CHUNK))
+        .for_each(|(places, labels)| simd::run(Convert { labels, places, element }));
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::volume::Shape3;
+struct Convert<'a, F, const SIZE: usize> {
+    labels: &'a [u8],
+    places: &'a mut [[u8; SIZE]],
+    element: F,
+}
 
-    fn written(labels: &[u8], label_type: LabelType) -> Result<Vec<u8>> {
-        let shape = Shape3::new([1, 1, labels.len() as i64])?;
-        let mut bytes = vec![0xAA; labels.len() * label_type.size()];
-        write(&Labels::new(labels.to_vec(), shape)?, Output::new(&mut bytes, label_type))?;
-        Ok(bytes)
-    }
+impl<F: Fn(u8) -> [u8; SIZE], const SIZE: usize> Kernel for Convert<'_, F, SIZE> {
+    type Output = ();
 
-    #[test]
-    fn every_type_holds_the_exact_value() {
-        let labels: Vec<u8> = (0..=255).collect();
-        let values = || labels.iter().map(|&label| u16::from(label));
-        let bytes = |label_type| written(&labels, label_type).unwrap();
-        assert_eq!(bytes(LabelType::Uint8), labels);
-        assert_eq!(
-            bytes(LabelType::Fp32),
-            values().flat_map(|v| f32::from(v).to_ne_bytes()).collect::<Vec<_>>()
-        );
-        assert_eq!(
-            bytes(LabelType::Int32),
-            values().flat_map(|v| i32::from(v).to_ne_bytes()).collect::<Vec<_>>()
-        );
-        assert_eq!(
-            bytes(LabelType::Int64),
-            values().flat_map(|v| i64::from(v).to_ne_bytes()).collect::<Vec<_>>()
-        );
-        let halves = bytes(LabelType::Fp16);
-        assert!(
-            values()
-                .zip(halves.as_chunks().0)
-                .all(|(v, &half)| f16::from_ne_bytes(half).to_f32() == f32::from(v))
-        );
-    }
-
-    #[test]
-    fn bool_takes_0_and_1_and_refuses_other_labels() {
-        assert_eq!(written(&[0, 1, 1], LabelType::Bool).unwrap(), [0, 1, 1]);
-        let error = written(&[0, 1, 2], LabelType::Bool).unwrap_err();
-        assert!(error.message().contains("label 2 does not fit BOOL"), "{error}");
-    }
-
-    #[test]
-    fn a_buffer_of_another_size_is_refused() {
-        let labels = Labels::new(vec![1; 4], Shape3::new([1, 2, 2]).unwrap()).unwrap();
-        assert!(write(&labels, Output::new(&mut [0; 15], LabelType::Fp32)).is_err());
+    #[inline(always)]
+    fn run(self) {
+        for (place, label) in self.places.iter_mut().zip(self.labels) {
+            *place = (self.element)(*label);
+        }
     }
 }

@@ -1,67 +1,27 @@
-//! Crop, scale and resize: the voxels of a padded box, resampled.
-//!
-//! The crop is never made: every mode reads the input where it lies, scales what it reads, and takes 0 outside the image.
+//! Crop, scale and resize. Area resizing, the default, has a form of its own; the other modes and sizes are the
+//! reference's.
 
 mod area;
-mod linear;
-mod nearest;
 
-use triton_backend_api::Result;
+use triton_backend_api::{HostPool, Result};
 
-use super::allocate;
 use super::buffers::{Input, Tensor, Voxels};
-use super::intensity::{Voxel, scaled};
-use crate::config::{ResizeMode, Scale};
+use super::reference;
+use crate::config::ResizeMode;
 use crate::pipeline::CropScaleResize;
-use crate::volume::{AXES, BoundingBox, Shape3};
 
-pub(super) fn crop_scale_resize(input: &Input<'_>, plan: &CropScaleResize) -> Result<Tensor> {
+pub(super) fn crop_scale_resize(
+    input: &Input<'_>,
+    plan: &CropScaleResize,
+    pool: &HostPool,
+) -> Result<Tensor> {
+    if plan.mode != ResizeMode::Area || !area::is_separable(plan)? {
+        return reference::resize::crop_scale_resize(input, plan, pool);
+    }
+    let mut tensor = Tensor::take(pool, plan.size)?;
     match input.voxels() {
-        Voxels::Fp32(voxels) => resize(&Crop::new(voxels, input.shape(), plan)?, plan),
-        Voxels::Int16(voxels) => resize(&Crop::new(voxels, input.shape(), plan)?, plan),
+        Voxels::Fp32(voxels) => area::mean(voxels, input.shape(), plan, tensor.data_mut())?,
+        Voxels::Int16(voxels) => area::mean(voxels, input.shape(), plan, tensor.data_mut())?,
     }
-}
-
-fn resize<V: Voxel>(crop: &Crop<'_, V>, plan: &CropScaleResize) -> Result<Tensor> {
-    let mut out = allocate::filled(plan.size.count(), 0.0, "the resized volume")?;
-    if crop.size == plan.size {
-        nearest::sample(crop, plan.size, &mut out, |_, at, _| at)?;
-    } else {
-        match plan.mode {
-            ResizeMode::Area => area::mean(crop, plan.size, &mut out)?,
-            ResizeMode::Trilinear { align_corners } => {
-                linear::interpolate(crop, plan.size, align_corners, &mut out)?
-            }
-            ResizeMode::Nearest => nearest::sample(crop, plan.size, &mut out, nearest::floored)?,
-            ResizeMode::NearestExact => nearest::sample(crop, plan.size, &mut out, nearest::centred)?,
-        }
-    }
-    Ok(Tensor::new(out, plan.size))
-}
-
-/// A box of an image, with scaled intensities inside the image and 0 outside.
-struct Crop<'a, V> {
-    voxels: &'a [V],
-    image: Shape3,
-    crop: BoundingBox,
-    size: Shape3,
-    scale: Scale,
-}
-
-impl<'a, V: Voxel> Crop<'a, V> {
-    fn new(voxels: &'a [V], image: Shape3, plan: &CropScaleResize) -> Result<Self> {
-        Ok(Self { voxels, image, crop: plan.crop, size: plan.crop.size()?, scale: plan.scale })
-    }
-
-    /// The scaled intensity at a place of the crop.
-    fn value(&self, at: [usize; 3]) -> f32 {
-        let mut inside = [0; 3];
-        for axis in AXES {
-            match usize::try_from(self.crop.start[axis] + at[axis] as i64) {
-                Ok(index) if index < self.image.dims()[axis] => inside[axis] = index,
-                _ => return 0.0,
-            }
-        }
-        scaled(&self.scale, self.voxels[self.image.offset(inside)].value())
-    }
+    Ok(tensor)
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::cpu::{Cpu, Input, Logits};
+use crate::cpu::{Cpu, Input, Logits, Threads};
 use crate::volume::{LogitType, VoxelType};
 
 /// A device whose volumes are all 4-cubes; an input is its foreground.
@@ -146,7 +146,8 @@ fn on_the_host_from_voxels_to_contour() {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
     let pipeline = pipeline(&[("spatial_size", "3")]);
     let input = Input::new(&bytes, VoxelType::Fp32, shape).unwrap();
-    let prepared = pipeline.prepare(&Cpu, &[input]).unwrap().remove(0);
+    let cpu = Cpu::new(Threads::new(2).unwrap(), 1);
+    let prepared = pipeline.prepare(&cpu, &[input]).unwrap().remove(0);
     assert_eq!(prepared.crop, BoundingBox { start: [1; 3], end: [4; 3] });
     assert_eq!((prepared.input_shape, prepared.nan_count, prepared.inf_count), (shape, 1, 0));
     assert_eq!(prepared.tensor.data(), [0.5; 27]);
@@ -154,7 +155,7 @@ fn on_the_host_from_voxels_to_contour() {
     let scores: Vec<u8> =
         [0.0_f32; 27].iter().chain(&[1.0; 27]).flat_map(|score| score.to_ne_bytes()).collect();
     let logits = Logits::new(&scores, LogitType::Fp32, 2, prepared.tensor_shape).unwrap();
-    let done = pipeline.finish(&Cpu, &logits, Wanted { mask: true, contour: true }).unwrap();
+    let done = pipeline.finish(&cpu, &logits, Wanted { mask: true, contour: true }).unwrap();
     assert_eq!(done.mask.unwrap().data(), [1; 27]);
     let mut shell = [1; 27];
     shell[13] = 0;

@@ -1,152 +1,190 @@
-//! The mean of all voxels that an output voxel covers, in part or in full.
+//! Area resizing as three passes of one axis each, fused plane by plane.
 //!
-//! The sum of a window is taken in float32 in C order, which is the reference's order: over large windows another order
-//! would differ by more than rounding of the result. Only a result of one single voxel is summed otherwise there.
+//! A window's sum is the sum over its planes, then over its rows, then over its voxels. For each plane of the result the
+//! first pass leaves one plane of sums, which stays in the processor's cache for the other two.
 
 use std::ops::Range;
 
+use rayon::prelude::*;
 use triton_backend_api::Result;
 
-use super::Crop;
+use crate::config::Scale;
 use crate::cpu::allocate;
 use crate::cpu::intensity::{Voxel, scaled};
-use crate::volume::Shape3;
+use crate::cpu::reference::resize::area::covered;
+use crate::cpu::simd::{self, Kernel};
+use crate::pipeline::CropScaleResize;
+use crate::volume::{AXES, Shape3};
 
-/// The voxels of the crop that one output voxel covers along an axis, and which of them the image has.
+/// The largest window, in voxels, whose sum may be taken in another order than the reference's: up to here the two
+/// differ by the rounding of a few additions, beyond it by more than the contract allows.
+const LARGEST_WINDOW: usize = 4096;
+
+/// Planes of the result that one thread makes in a row; consecutive ones share planes of the input.
+const PLANES_AT_A_TIME: usize = 8;
+
+/// Whether this way is the one to take: windows must be small, and several, and there must be something to resize.
+pub(super) fn is_separable(plan: &CropScaleResize) -> Result<bool> {
+    let (from, to) = (plan.crop.size()?, plan.size);
+    let largest = AXES.map(|axis| from.dims()[axis].div_ceil(to.dims()[axis]) + 1);
+    let window = largest.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
+    Ok(from != to && to.count() > 1 && window.is_some_and(|window| window <= LARGEST_WINDOW))
+}
+
+/// What one index of the result covers along an axis.
 #[derive(Clone)]
 struct Window {
-    /// How many voxels are covered, padding included.
+    /// How many voxels, padding included.
     covered: f32,
     /// Those inside the image, in the image's own indices.
     inside: Range<usize>,
 }
 
-pub(super) fn mean<V: Voxel>(crop: &Crop<'_, V>, size: Shape3, out: &mut [f32]) -> Result<()> {
-    let (rows, columns, depths) = (windows(crop, size, 0)?, windows(crop, size, 1)?, windows(crop, size, 2)?);
-    if let [place] = out {
-        *place = mean_of_all(crop, [&rows[0], &columns[0], &depths[0]]);
-        return Ok(());
+pub(super) fn mean<V: Voxel>(
+    voxels: &[V],
+    image: Shape3,
+    plan: &CropScaleResize,
+    out: &mut [f32],
+) -> Result<()> {
+    let (rows, columns, depths) =
+        (windows(image, plan, 0)?, windows(image, plan, 1)?, windows(image, plan, 2)?);
+    let (columns_read, depth_read) = (read(&columns), read(&depths));
+    let axes = Axes {
+        factors: depths.iter().map(|window| 1.0 / window.covered).collect(),
+        taps: taps(&depths, &depth_read),
+        columns,
+        depths,
+        columns_read,
+        depth_read,
+    };
+    // Multiplying by 1 and adding 0 changes nothing.
+    let scale = Scale { b: plan.scale.b.filter(|b| *b != (1.0, 0.0)), ..plan.scale };
+    let plane_size = axes.columns.len() * axes.depths.len();
+    out.par_chunks_mut(plane_size * PLANES_AT_A_TIME).enumerate().try_for_each(|(group, planes)| {
+        let mut sums =
+            allocate::filled(axes.columns_read.len() * axes.depth_read.len(), 0.0, "a plane of sums")?;
+        let mut line = allocate::filled(axes.depth_read.len() + 1, 0.0, "a row of sums")?;
+        for (plane, row) in planes.chunks_exact_mut(plane_size).zip(&rows[group * PLANES_AT_A_TIME..]) {
+            let (sums, line) = (&mut sums, &mut line);
+            simd::run(PlaneOfMeans { voxels, image, scale: &scale, row, axes: &axes, sums, line, plane });
+        }
+        Ok(())
+    })
+}
+
+/// What is the same for all planes.
+struct Axes {
+    columns: Vec<Window>,
+    depths: Vec<Window>,
+    /// One over the number of voxels that each window along the depth covers.
+    factors: Vec<f32>,
+    /// The places of each window along the depth in a row of sums, where no window has more than two.
+    taps: Option<Vec<[u32; 2]>>,
+    /// The part of the image that is read along the columns and along the depth.
+    columns_read: Range<usize>,
+    depth_read: Range<usize>,
+}
+
+fn read(windows: &[Window]) -> Range<usize> {
+    match windows {
+        [first, .., last] => first.inside.start..last.inside.end,
+        [only] => only.inside.clone(),
+        [] => 0..0,
     }
-    let depth = crop.image.dims()[2];
-    let read = depths[0].inside.start..depths[depths.len() - 1].inside.end;
-    let mut line = allocate::filled(depth, 0.0, "a row of the crop")?;
-    let mut lines = out.chunks_exact_mut(depths.len());
-    for row in &rows {
-        for (column, sums) in columns.iter().zip(&mut lines) {
-            // Padding adds 0: only voxels of the image are summed.
-            for i in row.inside.clone() {
-                for j in column.inside.clone() {
-                    let start = crop.image.offset([i, j, 0]);
-                    let voxels = &crop.voxels[start..start + depth];
-                    for (value, voxel) in line[read.clone()].iter_mut().zip(&voxels[read.clone()]) {
-                        *value = scaled(&crop.scale, voxel.value());
-                    }
-                    for (sum, window) in sums.iter_mut().zip(&depths) {
-                        for value in &line[window.inside.clone()] {
-                            *sum += value;
-                        }
-                    }
+}
+
+/// Where thick slices are resized to thin ones, windows have one voxel or two; a missing one is the 0 that stands after
+/// a row of sums.
+fn taps(depths: &[Window], read: &Range<usize>) -> Option<Vec<[u32; 2]>> {
+    let tap = |window: &Window, at: usize| match at < window.inside.len() {
+        true => (window.inside.start - read.start + at) as u32,
+        false => read.len() as u32,
+    };
+    let short = depths.iter().all(|window| window.inside.len() <= 2) && u32::try_from(read.len()).is_ok();
+    short.then(|| depths.iter().map(|window| [tap(window, 0), tap(window, 1)]).collect())
+}
+
+/// One plane of the result.
+struct PlaneOfMeans<'a, V> {
+    voxels: &'a [V],
+    image: Shape3,
+    scale: &'a Scale,
+    row: &'a Window,
+    axes: &'a Axes,
+    sums: &'a mut [f32],
+    line: &'a mut [f32],
+    plane: &'a mut [f32],
+}
+
+impl<V: Voxel> Kernel for PlaneOfMeans<'_, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { voxels, image, scale, row, axes, sums, line, plane } = self;
+        let depth = axes.depth_read.len();
+        // Over the planes of the window, with scaling. Padding adds 0: only voxels of the image are summed.
+        for (sums, j) in sums.chunks_exact_mut(depth.max(1)).zip(axes.columns_read.clone()) {
+            let mut rows =
+                row.inside.clone().map(|i| &voxels[image.offset([i, j, axes.depth_read.start])..][..depth]);
+            match rows.next() {
+                Some(row) => add::<V, true>(sums, row, scale),
+                None => sums.fill(0.0),
+            }
+            for row in rows {
+                add::<V, false>(sums, row, scale);
+            }
+        }
+        for (out, column) in plane.chunks_exact_mut(axes.depths.len()).zip(&axes.columns) {
+            // Over the rows of the window.
+            let mut rows =
+                column.inside.clone().map(|j| &sums[(j - axes.columns_read.start) * depth..][..depth]);
+            match rows.next() {
+                Some(row) => line[..depth].copy_from_slice(row),
+                None => line[..depth].fill(0.0),
+            }
+            for row in rows {
+                for (sum, part) in line.iter_mut().zip(row) {
+                    *sum += part;
                 }
             }
-            for (sum, window) in sums.iter_mut().zip(&depths) {
-                *sum = *sum / row.covered / column.covered / window.covered;
+            // Over the voxels of the window.
+            let factor = 1.0 / (row.covered * column.covered);
+            if let Some(taps) = &axes.taps {
+                for ((out, [first, second]), along_depth) in out.iter_mut().zip(taps).zip(&axes.factors) {
+                    *out = (line[*first as usize] + line[*second as usize]) * (factor * along_depth);
+                }
+                continue;
+            }
+            for ((out, window), along_depth) in out.iter_mut().zip(&axes.depths).zip(&axes.factors) {
+                let mut sum = 0.0;
+                for part in &line[window.inside.start - axes.depth_read.start..][..window.inside.len()] {
+                    sum += part;
+                }
+                *out = sum * (factor * along_depth);
             }
         }
     }
-    Ok(())
 }
 
-/// The mean of the whole crop, summed in float64: the reference sums pairwise here.
-fn mean_of_all<V: Voxel>(crop: &Crop<'_, V>, windows: [&Window; 3]) -> f32 {
-    let [rows, columns, depths] = windows.map(|window| window.inside.clone());
-    let mut sum = 0.0;
-    for i in rows {
-        for j in columns.clone() {
-            let line = crop.image.offset([i, j, depths.start])..crop.image.offset([i, j, depths.end]);
-            sum += crop.voxels[line]
-                .iter()
-                .map(|voxel| f64::from(scaled(&crop.scale, voxel.value())))
-                .sum::<f64>();
-        }
+/// Sets or increases a row of sums by a row of the input, scaled.
+#[inline(always)]
+fn add<V: Voxel, const FIRST: bool>(sums: &mut [f32], row: &[V], scale: &Scale) {
+    for (sum, voxel) in sums.iter_mut().zip(row) {
+        let value = scaled(scale, voxel.value());
+        *sum = if FIRST { value } else { *sum + value };
     }
-    (sum / crop.size.count() as f64) as f32
 }
 
-fn windows<V>(crop: &Crop<'_, V>, size: Shape3, axis: usize) -> Result<Vec<Window>> {
-    let (from, to) = (crop.size.dims()[axis], size.dims()[axis]);
-    let image = crop.image.dims()[axis] as i64;
+fn windows(image: Shape3, plan: &CropScaleResize, axis: usize) -> Result<Vec<Window>> {
+    let (from, to) = (plan.crop.size()?.dims()[axis], plan.size.dims()[axis]);
+    let size = image.dims()[axis] as i64;
     let mut windows = allocate::filled(to, Window { covered: 0.0, inside: 0..0 }, "the windows of an axis")?;
     for (at, window) in windows.iter_mut().enumerate() {
         let covered = covered(from, at, to);
-        let in_image = |index: usize| (crop.crop.start[axis] + index as i64).clamp(0, image) as usize;
+        let in_image = |index: usize| (plan.crop.start[axis] + index as i64).clamp(0, size) as usize;
         *window =
             Window { covered: covered.len() as f32, inside: in_image(covered.start)..in_image(covered.end) };
     }
     Ok(windows)
-}
-
-/// `floor(at * from / to) .. ceil((at + 1) * from / to)`. The products need more than 64 bits for the largest axes.
-fn covered(from: usize, at: usize, to: usize) -> Range<usize> {
-    let (from, at, to) = (from as u128, at as u128, to as u128);
-    (at * from / to) as usize..((at + 1) * from).div_ceil(to) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{ResizeMode, Scale};
-    use crate::cpu::buffers::Input;
-    use crate::cpu::resize::crop_scale_resize;
-    use crate::pipeline::CropScaleResize;
-    use crate::volume::{BoundingBox, VoxelType};
-
-    const AS_IS: Scale = Scale { a_min: 0.0, a_span: 1.0, b: None, lowest: None, highest: None };
-
-    /// The crop `start..end` of the line 0, 1, .. `length` - 1, resized to `to`, along the given axis.
-    fn resized(length: i64, start: i64, end: i64, to: i64, axis: usize) -> Vec<f32> {
-        let along = |value: i64, other: i64| {
-            let mut dims = [other; 3];
-            dims[axis] = value;
-            dims
-        };
-        let bytes: Vec<u8> = (0..length as i16).flat_map(i16::to_ne_bytes).collect();
-        let input = Input::new(&bytes, VoxelType::Int16, Shape3::new(along(length, 1)).unwrap()).unwrap();
-        let plan = CropScaleResize {
-            scale: AS_IS,
-            crop: BoundingBox { start: along(start, 0), end: along(end, 1) },
-            size: Shape3::new(along(to, 1)).unwrap(),
-            mode: ResizeMode::Area,
-        };
-        crop_scale_resize(&input, &plan).unwrap().into_data()
-    }
-
-    #[test]
-    fn means_of_overlapping_windows_along_every_axis() {
-        for axis in 0..3 {
-            // Windows 0..2, 1..4, 3..5, and 0..1, 0..2, 1..2, 1..3, 2..3.
-            assert_eq!(resized(5, 0, 5, 3, axis), [0.5, 2.0, 3.5]);
-            assert_eq!(resized(3, 0, 3, 5, axis), [0.0, 0.5, 1.0, 1.5, 2.0]);
-            assert_eq!(resized(5, 0, 5, 5, axis), [0.0, 1.0, 2.0, 3.0, 4.0]);
-            assert_eq!(resized(5, 0, 5, 1, axis), [2.0]);
-            assert_eq!(resized(6, 2, 4, 1, axis), [2.5]);
-        }
-    }
-
-    #[test]
-    fn padding_counts_as_zero() {
-        for axis in 0..3 {
-            // The crop is 0 0 | 0 1 2 3 | 0 0.
-            assert_eq!(resized(4, -2, 6, 4, axis), [0.0, 0.5, 2.5, 0.0]);
-            assert_eq!(resized(4, -2, 6, 8, axis), [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 0.0, 0.0]);
-            assert_eq!(resized(4, -2, 6, 1, axis), [6.0 / 8.0]);
-        }
-    }
-
-    #[test]
-    fn windows_do_not_overflow() {
-        let (from, to) = (1_usize << 40, (1_usize << 40) - 1);
-        assert_eq!(covered(from, 0, to), 0..2);
-        assert_eq!(covered(from, to - 1, to), from - 2..from);
-        assert_eq!(covered(1300 * 1300 * 1300, 223, 224).end, 1300 * 1300 * 1300);
-    }
 }

@@ -1,0 +1,63 @@
+//! For tests: each step on the reference and in its faster form, which must agree.
+
+use std::sync::LazyLock;
+
+use triton_backend_api::Result;
+
+use super::reference::Reference;
+use super::{Cpu, Input, Labels, Logits, Output, Tensor, Threads};
+use crate::config::{KeepLargest, Scale};
+use crate::pipeline::{Argmax, CropScaleResize, Device};
+use crate::volume::{Foreground, LabelType};
+
+/// How far resampled voxels may differ.
+const TOLERANCE: f32 = 1e-5;
+
+static REFERENCE: LazyLock<Reference> = LazyLock::new(Reference::default);
+/// Three threads, so that the pieces of the work do not come out even.
+static CPU: LazyLock<Cpu> = LazyLock::new(|| Cpu::new(Threads::new(3).unwrap(), 1));
+
+pub fn find_foreground(input: &Input<'_>, scale: &Scale) -> Foreground {
+    let found = CPU.find_foreground(input, scale).unwrap();
+    assert_eq!(found, REFERENCE.find_foreground(input, scale).unwrap());
+    found
+}
+
+pub fn crop_scale_resize(input: &Input<'_>, plan: &CropScaleResize) -> Tensor {
+    let expected = REFERENCE.crop_scale_resize(input, plan).unwrap();
+    let found = CPU.crop_scale_resize(input, plan).unwrap();
+    assert_eq!(found.shape(), expected.shape());
+    for (at, (found, expected)) in found.data().iter().zip(expected.data()).enumerate() {
+        let close = (found - expected).abs() <= TOLERANCE || found == expected;
+        assert!(close || found.is_nan() && expected.is_nan(), "voxel {at}: {found}, reference {expected}");
+    }
+    expected
+}
+
+pub fn argmax(logits: &Logits<'_>) -> Argmax<Labels> {
+    let (found, expected) = (CPU.argmax(logits).unwrap(), REFERENCE.argmax(logits).unwrap());
+    assert_eq!(found.labels.data(), expected.labels.data());
+    assert_eq!(found.nan_count, expected.nan_count);
+    found
+}
+
+pub fn keep_largest(labels: &Labels, keep: &KeepLargest) -> Labels {
+    let copy = || Labels::new(labels.data(), labels.shape()).unwrap();
+    let found = CPU.keep_largest(copy(), keep).unwrap();
+    assert_eq!(found.data(), REFERENCE.keep_largest(copy(), keep).unwrap().data());
+    found
+}
+
+pub fn contour(labels: &Labels) -> Labels {
+    let found = CPU.contour(labels).unwrap();
+    assert_eq!(found.data(), REFERENCE.contour(labels).unwrap().data());
+    found
+}
+
+pub fn write(labels: &Labels, bytes: &mut [u8], label_type: LabelType) -> Result<()> {
+    let mut expected = bytes.to_vec();
+    let outcome = REFERENCE.write(labels, Output::new(&mut expected, label_type));
+    assert_eq!(CPU.write(labels, Output::new(bytes, label_type)), outcome);
+    assert_eq!(bytes, expected);
+    outcome
+}
