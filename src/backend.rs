@@ -12,6 +12,7 @@ use crate::cpu::{Cpu, Threads};
 use crate::interface::{self, CONTOUR, INPUT, Interface, MASK};
 use crate::pipeline::{Pipeline, PreparedVolume};
 use crate::segmenter::Segmenter;
+use crate::timed::Timed;
 use crate::volume::{LabelType, Shape3};
 
 /// One loaded version of the model.
@@ -114,6 +115,7 @@ fn serve<D: Bridge>(
     stage: &mut Stage,
 ) -> Result<()> {
     let (interface, pipeline) = (&model.interface, &model.pipeline);
+    let device = &Timed::new(device);
     let wanted = interface.wanted(&request.requested_outputs()?)?;
     let prepared = {
         let input = request.input(INPUT)?;
@@ -132,7 +134,7 @@ fn serve<D: Bridge>(
     *stage = Stage::Segment;
     reply.mark_compute_start();
     let tensors = prepared.into_iter().map(|volume| volume.tensor).collect();
-    let scores = model.segmenter.segment(device, request, tensors, size)?;
+    let scores = device.time("network", || model.segmenter.segment(device, request, tensors, size))?;
     reply.mark_compute_end();
 
     *stage = Stage::Finish;
@@ -149,7 +151,9 @@ fn serve<D: Bridge>(
     let masks = results.iter().filter_map(|result| result.mask.as_ref()).collect();
     write(device, reply, MASK, interface.mask, &shape, masks)?;
     let contours = results.iter().filter_map(|result| result.contour.as_ref()).collect();
-    write(device, reply, CONTOUR, interface.contour, &shape, contours)
+    write(device, reply, CONTOUR, interface.contour, &shape, contours)?;
+    log!(Verbose, "{}: request '{}': steps {device}", model.name, request.id().unwrap_or_default());
+    Ok(())
 }
 
 /// Writes one output, unless it was not asked for.

@@ -8,6 +8,7 @@ pub mod cpu;
 mod interface;
 pub mod pipeline;
 mod segmenter;
+mod timed;
 pub mod volume;
 
 use backend::{SpleenInstance, SpleenModel};
