@@ -106,6 +106,22 @@ fn a_reply_that_outlives_a_panic_elsewhere_still_answers() {
 }
 
 #[test]
+fn rule_8_a_panic_on_a_thread_of_the_authors_answers_before_the_release() {
+    let host = FakeHost::new();
+    let script = Script::start(|_, request, reply| {
+        let work = move || {
+            let _both = (reply, request);
+            panic!("far away");
+        };
+        assert!(std::thread::spawn(work).join().is_err());
+    });
+    let answers = Way::Parallel.load(&host, &script).execute([request(&[1.0])]).wait();
+    assert_eq!((answers[0].responses.len(), answers[0].released), (1, 1));
+    assert!(error(&answers[0]).message.contains("without an answer"), "{}", error(&answers[0]));
+    host.check();
+}
+
+#[test]
 fn no_more_than_max_in_flight_and_execute_waits_for_a_place() {
     let host = FakeHost::new();
     for limit in [1, 2, 3] {
