@@ -9,4 +9,6 @@ fn main() {
     }
     // libtorch keeps threads and thread-local destructors for the life of the process: it must never be unmapped.
     println!("cargo:rustc-link-arg-cdylib=-Wl,-z,nodelete");
+    // tch exports C callbacks of its own; a backend shows its entry points and nothing else.
+    println!("cargo:rustc-link-arg-cdylib=-Wl,--exclude-libs,ALL");
 }

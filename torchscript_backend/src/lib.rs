@@ -1,4 +1,7 @@
 //! TorchScript models on Triton: a backend that takes the place of the server's own PyTorch backend where it has none.
+//!
+//! An execution goes from `instance` through `batching` (requests to arguments), `torch` and `libtorch` (the call) to
+//! `results` (replies). What it needs to know is read once, by `model`: `config`, `signature`, and `binding` of the two.
 
 mod batching;
 mod binding;
