@@ -168,7 +168,7 @@ mod tests {
                 has_default: *has_default,
             })
             .collect();
-        Signature { arguments, results }
+        Signature { arguments, results, assigns_attributes: false }
     }
 
     fn two() -> Signature {

@@ -40,8 +40,8 @@ impl Default for Settings {
 /// A line for the log about the configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The parameter is understood and changes nothing here.
-    NoEffect(String),
+    /// Worth knowing, such as a parameter that changes nothing here.
+    Information(String),
     /// What was asked for is probably not what happens.
     Warning(String),
 }
@@ -57,7 +57,7 @@ impl Settings {
         for (key, value) in parameters {
             let mut no_effect = |why: &str| {
                 boolean(key, value)
-                    .map(|_| notes.push(Note::NoEffect(format!("parameter {key} has no effect: {why}"))))
+                    .map(|_| notes.push(Note::Information(format!("parameter {key} has no effect: {why}"))))
             };
             match key {
                 "INTRA_OP_THREAD_COUNT" => settings.intra_op_threads = Some(threads(key, value)?),
@@ -146,7 +146,7 @@ mod tests {
         for key in ["INFERENCE_MODE", "ENABLE_JIT_EXECUTOR", "ENABLE_CACHE_CLEANING", "DISABLE_CUDNN"] {
             let (settings, notes) = Settings::parse([(key, "true")]).unwrap();
             assert_eq!(settings, Settings::default());
-            assert!(matches!(&notes[..], [Note::NoEffect(text)] if text.contains(key)), "{notes:?}");
+            assert!(matches!(&notes[..], [Note::Information(text)] if text.contains(key)), "{notes:?}");
             assert!(Settings::parse([(key, "yes")]).is_err(), "{key}");
         }
         let (_, notes) = Settings::parse([("MEMORY_FROMAT", "contiguous")]).unwrap();

@@ -141,6 +141,21 @@ fn a_network_that_writes_to_its_input_answers_right_every_time() {
 }
 
 #[test]
+fn a_network_that_keeps_its_input_finds_it_in_the_next_call() {
+    let host = FakeHost::new();
+    let network = Network::new(DOUBLE, one_to_one());
+    let adds_last =
+        "x: Tensor) -> Tensor:\n    last = self.last\n    self.last = x\n    return torch.add(x, last)";
+    write_module(&network.folder.path().join("1"), adds_last, &[("last", &[1], vec![0.0])]);
+    let model = network.load(&host).unwrap();
+    let answers = [1.0, 20.0, 300.0]
+        .map(|value| floats(model.execute([request(&[value], 1)]).wait()[0].bytes("OUTPUT__0")));
+    assert_eq!(answers, [[1.0], [21.0], [320.0]]);
+    drop(model);
+    host.check();
+}
+
+#[test]
 fn results_are_held_to_the_configuration() {
     for (body, part) in [
         ("torch.to(x, 7)", "returned FP64"),

@@ -16,15 +16,18 @@ pub struct TorchInstance {
     input_use: InputUse,
 }
 
-/// What is known of how the network treats its arguments.
+/// What a network gets as its input.
 ///
-/// A network may work in place on its input, and the input's memory is the client's. So the first call gets a copy,
-/// and only a network that left it alone gets the client's memory from then on.
+/// It may work in place on its input, and the input's memory is the client's. So the first call gets a copy, and only a
+/// network that left it alone gets the client's memory from then on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InputUse {
-    Unknown,
-    Reads,
-    Writes,
+    /// A copy, to see what becomes of it.
+    Trial,
+    /// The client's memory.
+    InPlace,
+    /// A copy, always.
+    Copy,
 }
 
 impl Instance for TorchInstance {
@@ -38,7 +41,8 @@ impl Instance for TorchInstance {
                 cx.kind()
             )));
         }
-        Ok(Self { network: model.network()?, input_use: InputUse::Unknown })
+        let input_use = if model.may_keep_input { InputUse::Copy } else { InputUse::Trial };
+        Ok(Self { network: model.network()?, input_use })
     }
 
     fn infer(&mut self, model: &TorchModel, request: &Request, reply: &mut Reply) -> Result<()> {
@@ -118,21 +122,21 @@ impl TorchInstance {
     }
 
     fn bind<'a>(&self, model: &TorchModel, samples: &[&'a Sample<'a>]) -> Result<Bound<'a>> {
-        Bound::new(model, &self.network, samples, self.input_use != InputUse::Reads)
+        Bound::new(model, &self.network, samples, self.input_use != InputUse::InPlace)
     }
 
     fn call<'a>(&mut self, model: &TorchModel, bound: Bound<'a>) -> Result<Computed<'a>> {
         let (computed, written) = bound.call(model, &self.network)?;
         match (self.input_use, written) {
-            (InputUse::Writes, _) | (InputUse::Reads, false) => {}
-            (InputUse::Unknown, false) => self.input_use = InputUse::Reads,
-            (_, true) => {
+            (InputUse::Copy, _) | (InputUse::InPlace, false) => {}
+            (InputUse::Trial, false) => self.input_use = InputUse::InPlace,
+            (InputUse::Trial | InputUse::InPlace, true) => {
                 log!(
                     Warn,
                     "model {}: forward() writes to its input, so it gets a copy of each request's",
                     model.name
                 );
-                self.input_use = InputUse::Writes;
+                self.input_use = InputUse::Copy;
             }
         }
         Ok(computed)

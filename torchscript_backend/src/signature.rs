@@ -42,6 +42,8 @@ pub enum Results {
 pub struct Signature {
     pub arguments: Vec<Argument>,
     pub results: Results,
+    /// Whether some code of the module assigns to an attribute, and so may keep its input beyond the call.
+    pub assigns_attributes: bool,
 }
 
 impl Signature {
@@ -70,10 +72,32 @@ impl Signature {
         let data = entry(&mut archive, &format!("{folder}/data.pkl"))?;
         let (module, class) = root_class(&data).ok_or("data.pkl names no module class")?;
         let code_path = format!("{folder}/code/{}.py", module.replace('.', "/"));
-        let code = String::from_utf8(entry(&mut archive, &code_path)?)
-            .map_err(|_| format!("{code_path} is not UTF-8"))?;
-        parse_class(&code, &class).ok_or_else(|| format!("{code_path} has no {class}.forward()"))
+        let (mut class_code, mut assigns) = (String::new(), false);
+        let names: Vec<String> =
+            archive.file_names().filter_map(|name| Some(name.ok()?.into_owned())).collect();
+        for name in
+            names.iter().filter(|name| name.starts_with(&format!("{folder}/code/")) && name.ends_with(".py"))
+        {
+            let code =
+                String::from_utf8(entry(&mut archive, name)?).map_err(|_| format!("{name} is not UTF-8"))?;
+            assigns = assigns || code.lines().any(assigns_attribute);
+            if *name == code_path {
+                class_code = code;
+            }
+        }
+        let (arguments, results) = parse_class(&class_code, &class)
+            .ok_or_else(|| format!("{code_path} has no {class}.forward()"))?;
+        Ok(Self { arguments, results, assigns_attributes: assigns })
     }
+}
+
+/// `object.attribute = value` in the body of a method, as TorchScript writes it.
+fn assigns_attribute(line: &str) -> bool {
+    let Some((target, _)) = line.split_once(" = ") else { return false };
+    let path = target.trim_start();
+    target.len() - path.len() >= 4
+        && path.contains('.')
+        && path.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
 }
 
 fn entry(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Vec<u8>, String> {
@@ -92,7 +116,7 @@ fn root_class(pickle: &[u8]) -> Option<(String, String)> {
     Some((line()?, line()?))
 }
 
-fn parse_class(code: &str, class: &str) -> Option<Signature> {
+fn parse_class(code: &str, class: &str) -> Option<(Vec<Argument>, Results)> {
     let start = code
         .match_indices("class ")
         .map(|(at, keyword)| (at, &code[at + keyword.len()..]))
@@ -115,7 +139,7 @@ fn parse_class(code: &str, class: &str) -> Option<Signature> {
         .collect();
     let returned = parameters[close + 1..].trim_start().strip_prefix("->")?;
     let returned = returned[..returned.find(":\n")?].trim();
-    Some(Signature { arguments, results: parse_results(returned) })
+    Some((arguments, parse_results(returned)))
 }
 
 fn parse_argument(text: &str) -> Argument {
@@ -197,9 +221,9 @@ mod tests {
             def forward(self: __torch__.Two,\n    image: Tensor,\n    bias: Optional[Tensor]=None,\n    \
             pads: List[int]=[1, 2],\n    mode: str=\"a,)b\",\n    more: Dict[str, Tensor]) -> Tuple[Tensor, List[Tensor]]:\n    return image\n\
             class TwoMore(Module):\n  def forward(self: __torch__.TwoMore,\n    wrong: Tensor) -> Tensor:\n    return wrong\n";
-        let signature = parse_class(code, "Two").unwrap();
+        let (arguments, results) = parse_class(code, "Two").unwrap();
         assert_eq!(
-            signature.arguments,
+            arguments,
             [
                 argument("image", ArgumentType::Tensor, false),
                 argument("bias", ArgumentType::OptionalTensor, true),
@@ -208,7 +232,7 @@ mod tests {
                 argument("more", ArgumentType::TensorDict, false),
             ]
         );
-        assert_eq!(signature.results, Results::Tuple(vec!["Tensor".into(), "List[Tensor]".into()]));
+        assert_eq!(results, Results::Tuple(vec!["Tensor".into(), "List[Tensor]".into()]));
         assert!(parse_class(code, "Tw").is_none());
     }
 
@@ -216,6 +240,20 @@ mod tests {
     fn a_class_without_forward_is_not_read_from_the_next() {
         let code = "class A(Module):\n  training : bool\nclass B(Module):\n  def forward(self: __torch__.B,\n    x: Tensor) -> Tensor:\n    return x\n";
         assert!(parse_class(code, "A").is_none());
+    }
+
+    #[test]
+    fn assignments_to_attributes() {
+        for (line, expected) in [
+            ("    self.last = x", true),
+            ("      _0.cache = torch.cat([x, y])", true),
+            ("    last = self.last", false),
+            ("    y = torch.add(x, 1, alpha=2)", false),
+            ("  stride : Final[float] = 1.5", false),
+            ("  __annotations__[\"0\"] = __torch__.torch.nn.Conv3d", false),
+        ] {
+            assert_eq!(assigns_attribute(line), expected, "{line}");
+        }
     }
 
     #[test]
