@@ -65,7 +65,7 @@ def tensor(direction: str, name: str, data_type: str, dims: list[int], more: str
 
 
 def one_to_one(batch: int = 4, extra: str = "") -> str:
-    return f'max_batch_size: {batch}\n{tensor("input", "x", "FP32", [-1])}{tensor("output", "OUTPUT__0", "FP32", [-1])}{extra}'
+    return f"max_batch_size: {batch}\n{tensor('input', 'x', 'FP32', [-1])}{tensor('output', 'OUTPUT__0', 'FP32', [-1])}{extra}"
 
 
 def given(name: str, value: np.ndarray) -> tritonclient.http.InferInput:
