@@ -1,34 +1,4 @@
-//! Parameters of the model's configuration, typed.
-//!
-//! Names and meanings are those of MONAI 1.6.1's transforms. A value is text, as in `config.pbtxt`; `""` or `None` is
-//! MONAI's `None` where that is accepted. Lists are written `224,224,224` or `[224, 224, 224]`, and one integer stands
-//! for all three axes. A key that is not in this table refuses the load, and so does a value outside the last column.
-//!
-//! | key | type | default | accepted |
-//! |---|---|---|---|
-//! | `a_min`, `a_max` | number | `-57`, `164` | finite, `a_min` below `a_max` |
-//! | `b_min`, `b_max` | number or None | `0`, `1` | finite, `b_min` below `b_max`; unless both are given they do not scale, only clip |
-//! | `clip` | boolean | `true` | `true` (needs `b_min` or `b_max`), `false` |
-//! | `margin` | 1 or 3 integers | `0` | 0 to 2147483647 |
-//! | `allow_smaller` | boolean | `true` | `true` (the margin ends at the image's edge), `false` (it is padded with 0) |
-//! | `k_divisible` | 1 or 3 integers | `1` | up to 2147483647; 0 and below leave the axis as it is |
-//! | `spatial_size` | 1 or 3 integers | `224,224,224` | up to 2147483647; 0 and below (`-1`) keep the size of the crop |
-//! | `mode` | text | `area` | `area`, `trilinear`, `nearest`, `nearest-exact` |
-//! | `align_corners` | boolean or None | None | `true` and `false` only with `mode` `trilinear` |
-//! | `applied_labels` | integers or None | `1` | 0 and above; None means every label |
-//! | `is_onehot` | boolean or None | None | None, `false`: after argmax there is one channel of labels |
-//! | `independent` | boolean | `true` | `true` (components of each label), `false` (of the labels' union) |
-//! | `connectivity` | integer or None | None | 1 (faces), 2 (and edges), 3 or None (and corners) |
-//! | `num_components` | integer | `1` | 0 and above |
-//! | `segmentation_model` | text | `segmentation_3d` | a model's name |
-//! | `segmentation_version` | integer | `-1` | 1 and above, or -1 for the version that the server chooses |
-//! | `segmentation_input` | text | `INPUT__0` | a tensor's name |
-//! | `segmentation_output` | text | `OUTPUT__0` | a tensor's name |
-//! | `segmentation_timeout_s` | number | `300` | above 0, up to 31536000: seconds to wait for the network's answer |
-//! | `max_in_flight` | integer | `2` | 1 to 1024 requests at once for each instance |
-//! | `threads` | integer | `0` | 0 to 1024 threads for the model's steps on the CPU; 0 is one for each processor |
-//!
-//! [`IGNORED`] keys belong to the Python backend. They are accepted and have no effect here.
+#![doc = include_str!("../docs/configuration.md")]
 
 mod parse;
 #[cfg(test)]
