@@ -103,11 +103,16 @@ suite_parity() {
   run_pytest "parity with MONAI" tests/parity "$@"
 }
 
-# The Python tools beside the backends, each with a folder of its own.
+# The Python tools beside the backends: every other folder of tests.
 suite_tools() {
-  run_pytest "model export" tests/export "$@"
-  run_pytest "phantom" tests/phantom "$@"
-  run_pytest "benchmark" tests/bench "$@"
+  local folder name
+  for folder in tests/*/; do
+    name=$(basename "$folder")
+    case $name in
+      parity | e2e) ;;
+      *) if compgen -G "${folder}test_*.py" >/dev/null; then run_pytest "tools: $name" "$folder" "$@"; fi ;;
+    esac
+  done
 }
 
 suite_e2e() {
