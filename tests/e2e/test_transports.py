@@ -54,7 +54,7 @@ def test_body_in_odd_pieces_that_split_a_float(server, models):
 
 
 @pytest.fixture(scope="module")
-def real_reference(shipped, real_ct):
+def real_reference(real_ct, shipped):
     """MONAI's result for the real CT, with the class scores of the served network itself."""
     prepared = reference.prepare(real_ct, SHIPPED_SIZE)
     client = shipped.http()
@@ -78,7 +78,7 @@ def send_shared(server, model, volume):
 
 
 @pytest.mark.parametrize("send", [clients.http, clients.grpc, send_shared], ids=["http", "grpc", "shared memory"])
-def test_real_ct_with_the_shipped_repository(shipped, real_ct, real_reference, send):
+def test_real_ct_with_the_shipped_repository(real_ct, shipped, real_reference, send):
     prepared, mask, contour = real_reference
     answer = send(shipped, "spleen_seg", real_ct[None])
     assert answer.boxes() == ([prepared.start], [prepared.end], [list(real_ct.shape)])
