@@ -113,30 +113,31 @@ impl Batch {
         }
     }
 
-    /// Answers whatever is open: with its own failure, else with `result`.
+    /// Answers whatever is open: with its own failure, else with `result`. All statistics come before all answers.
     pub(crate) fn finish(&mut self, result: Result<()>) {
-        let (mut answered, mut size) = (false, 0);
-        for entry in &mut self.entries {
-            if entry.reply.is_sent() {
-                continue;
-            }
+        let mut size = 0;
+        for entry in self.entries.iter_mut().filter(|entry| !entry.reply.is_sent()) {
             if let Some(timeline) = self.execution {
                 entry.reply.join(timeline);
             }
-            let own = entry.result.take().unwrap_or_else(|| result.clone());
+            let own = entry.result.get_or_insert_with(|| result.clone());
             if own.is_ok() {
-                answered = true;
                 size += entry.request.batch_size(self.max_batch_size).unwrap_or(1);
             }
-            entry.reply.finish(own);
+            entry.reply.report(own.is_ok());
         }
-        if let (true, Some(timeline)) = (answered, self.execution) {
+        if let (1.., Some(timeline)) = (size, self.execution) {
             let [start, compute_start, compute_end, end] = timeline.finish(now_ns());
             let instance = self.instance.as_ptr();
             // SAFETY: a live instance. Statistics that cannot be reported are nobody's failure.
             let _ = unsafe {
                 raw::report_batch_statistics(instance, size, start, compute_start, compute_end, end)
             };
+        }
+        for entry in &mut self.entries {
+            if let Some(result) = entry.result.take() {
+                entry.reply.send(result);
+            }
         }
     }
 }

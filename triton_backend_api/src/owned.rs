@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::glue::gate::Slot;
@@ -15,12 +15,13 @@ pub(crate) struct Exchange {
     request: NonNull<sys::TRITONBACKEND_Request>,
     /// The reply of an author who panicked: the glue answers it with the panic's text.
     orphan: Mutex<Option<Reply>>,
-    slot: Option<Slot>,
+    /// Set once the request counts as in flight.
+    slot: OnceLock<Slot>,
 }
 
 // SAFETY: the server's request has no tie to a thread; everything else is.
 unsafe impl Send for Exchange {}
-// SAFETY: through `&self` only the mutex is touched.
+// SAFETY: through `&self` only the mutex and the once-cell are touched.
 unsafe impl Sync for Exchange {}
 
 impl Exchange {
@@ -30,15 +31,19 @@ impl Exchange {
     /// `request` is a request of the server's that this backend has taken over, and `reply` is its reply.
     pub(crate) unsafe fn hand_over(
         request: NonNull<sys::TRITONBACKEND_Request>,
-        reply: Reply,
-        slot: Slot,
+        mut reply: Reply,
     ) -> (Arc<Self>, OwnedRequest, OwnedReply) {
-        let exchange = Arc::new(Self { request, orphan: Mutex::new(None), slot: Some(slot) });
+        let exchange = Arc::new(Self { request, orphan: Mutex::new(None), slot: OnceLock::new() });
         // SAFETY: live until the exchange is dropped, which the owned request holds.
         let view = unsafe { Request::new(request) };
+        reply.keep_alive(exchange.clone());
         let request = OwnedRequest { request: view, _exchange: exchange.clone() };
-        let reply = OwnedReply { reply: Some(reply), exchange: exchange.clone() };
-        (exchange, request, reply)
+        (exchange, request, OwnedReply { reply: Some(reply) })
+    }
+
+    /// The request counts as in flight from here on.
+    pub(crate) fn enter(&self, slot: Slot) {
+        let _ = self.slot.set(slot);
     }
 
     /// Answers what a panicking author left behind.
@@ -47,6 +52,11 @@ impl Exchange {
         if let Some(mut reply) = orphan {
             reply.finish(Err(error));
         }
+    }
+
+    /// Keeps the reply of an author who panicked.
+    fn adopt(&self, reply: Reply) {
+        *self.orphan.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
     }
 }
 
@@ -79,10 +89,11 @@ impl Deref for OwnedRequest {
 }
 
 /// A reply that is this backend's to send. Dropped unsent, it answers with an error. See [`Reply`].
+///
+/// The reply itself keeps its request alive: two replies may even be swapped.
 pub struct OwnedReply {
     /// None once it is sent.
     reply: Option<Reply>,
-    exchange: Arc<Exchange>,
 }
 
 impl OwnedReply {
@@ -111,8 +122,9 @@ impl DerefMut for OwnedReply {
 
 impl Drop for OwnedReply {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            *self.exchange.orphan.lock().unwrap_or_else(PoisonError::into_inner) = self.reply.take();
+        let orphan = self.reply.take().filter(|_| std::thread::panicking());
+        if let Some((exchange, reply)) = orphan.and_then(Reply::orphan) {
+            exchange.adopt(reply);
         }
     }
 }

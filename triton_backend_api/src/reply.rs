@@ -1,11 +1,13 @@
 //! The answer to a request.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::data_type::DataType;
 use crate::error::{Error, ErrorCode, Result};
 use crate::memory::MemoryKind;
 use crate::output::Output;
+use crate::owned::Exchange;
 use crate::statistics::{Timeline, now_ns};
 use crate::{c_string, raw, sys};
 
@@ -21,6 +23,8 @@ pub struct Reply {
     batch_size: u64,
     /// Whether this request is an execution of its own in the statistics, or part of a batch that is one.
     own_execution: bool,
+    /// What releases the request, where this reply outlives Execute. Dropped after the answer is sent.
+    exchange: Option<Arc<Exchange>>,
 }
 
 // SAFETY: the server's objects behind the pointers have no tie to a thread, and a reply is used by one at a time.
@@ -72,7 +76,27 @@ impl Reply {
         let response =
             NonNull::new(response).ok_or_else(|| Error::internal("the server made no response"))?;
         let timeline = Timeline::start();
-        Ok(Self { response: Some(response), request, instance, timeline, batch_size: 1, own_execution: true })
+        let (batch_size, own_execution, exchange) = (1, true, None);
+        Ok(Self {
+            response: Some(response),
+            request,
+            instance,
+            timeline,
+            batch_size,
+            own_execution,
+            exchange,
+        })
+    }
+
+    /// Holds the request until this reply is dropped.
+    pub(crate) fn keep_alive(&mut self, exchange: Arc<Exchange>) {
+        self.exchange = Some(exchange);
+    }
+
+    /// Parts the unanswered reply from what holds its request, so that the latter can keep it.
+    pub(crate) fn orphan(mut self) -> Option<(Arc<Exchange>, Self)> {
+        let exchange = self.exchange.take()?;
+        Some((exchange, self))
     }
 
     /// Deletes the response unsent, so that the request stays the server's.
@@ -149,10 +173,17 @@ impl Reply {
     ///
     /// Statistics come first, so that a client that has its answer finds itself counted.
     pub(crate) fn finish(&mut self, result: Result<()>) {
-        let Some(response) = self.response.take() else { return };
+        self.report(result.is_ok());
+        self.send(result);
+    }
+
+    /// Reports the request's statistics, unless it is answered already.
+    pub(crate) fn report(&self, success: bool) {
+        if self.response.is_none() {
+            return;
+        }
         let [start, compute_start, compute_end, end] = self.timeline.finish(now_ns());
         let (instance, request) = (self.instance.as_ptr(), self.request.as_ptr());
-        let success = result.is_ok();
         // SAFETY: instance and request live (see `new`). Statistics that cannot be reported are not the client's fault.
         unsafe {
             let _ =
@@ -162,6 +193,11 @@ impl Reply {
                 let _ = raw::report_batch_statistics(instance, size, start, compute_start, compute_end, end);
             }
         }
+    }
+
+    /// Sends the response, once; later calls do nothing.
+    pub(crate) fn send(&mut self, result: Result<()>) {
+        let Some(response) = self.response.take() else { return };
         let error = result.err().map_or(std::ptr::null_mut(), |e| e.to_raw());
         // SAFETY: an unsent response, which this call consumes; the error stays ours and is deleted once.
         let sent = unsafe {

@@ -65,6 +65,24 @@ fn the_request_is_released_only_when_both_halves_are_gone() {
 }
 
 #[test]
+fn swapped_replies_keep_their_own_requests_alive() {
+    let host = FakeHost::new();
+    let (script, kept) = keeping();
+    let model = Way::Parallel.load(&host, &script);
+    let execution = model.execute([request(&[1.0]), request(&[2.0])]);
+    let (first, mut first_reply) = kept.recv().unwrap();
+    let (second, mut second_reply) = kept.recv().unwrap();
+    std::mem::swap(&mut *first_reply, &mut *second_reply);
+    drop((first, second));
+    second_reply.send(Ok(()));
+    first_reply.send(Ok(()));
+    assert_eq!(execution.wait().len(), 2);
+    model.unload();
+    script.assert_freed();
+    host.check();
+}
+
+#[test]
 fn a_request_dropped_unanswered_is_answered_with_an_error_and_released() {
     let host = FakeHost::new();
     for first in ["request", "reply"] {

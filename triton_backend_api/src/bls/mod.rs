@@ -138,7 +138,8 @@ impl InferenceRequest {
                 })
         };
         if let Err(e) = sent {
-            shared.disown();
+            // The request is deleted before its inputs go: this value's drop does it in that order.
+            self.inputs = shared.disown();
             // SAFETY: the references made above, which no callback will use.
             unsafe {
                 drop(Arc::from_raw(for_release.cast_const().cast::<Shared>()));

@@ -48,9 +48,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server did not take the request: its owner deletes it.
-    pub fn disown(&self) {
-        self.lock().request = None;
+    /// The server did not take the request: its owner deletes it, and then these inputs.
+    pub fn disown(&self) -> Vec<Box<dyn StableMemory>> {
+        let mut state = self.lock();
+        state.request = None;
+        std::mem::take(&mut state.inputs)
     }
 
     fn cancel(&self) {

@@ -211,44 +211,51 @@ macro_rules! export_backend {
         $crate::export_backend!(@entry_points $model, $crate::glue::Sequential<$instance>);
     };
     (@entry_points $model:ty, $runner:ty) => {
-        mod triton_entry_points {
-            use super::*;
-            use $crate::glue;
-            use $crate::sys::*;
-
-            type Runner = $runner;
-            type Model = $model;
-
+        // A block of its own, without imports or aliases: nothing here can meet the author's names.
+        const _: () = {
             $crate::export_backend! { @functions
-                TRITONBACKEND_Initialize(backend: *mut TRITONBACKEND_Backend) = glue::initialize(backend);
-                TRITONBACKEND_GetBackendAttribute(
-                    _backend: *mut TRITONBACKEND_Backend, attributes: *mut TRITONBACKEND_BackendAttribute
-                ) = glue::get_backend_attribute::<Model>(attributes);
-                TRITONBACKEND_ModelInitialize(model: *mut TRITONBACKEND_Model)
-                    = glue::model_initialize::<Model>(model);
-                TRITONBACKEND_ModelFinalize(model: *mut TRITONBACKEND_Model)
-                    = glue::model_finalize::<Model>(model);
-                TRITONBACKEND_ModelInstanceInitialize(instance: *mut TRITONBACKEND_ModelInstance)
-                    = glue::instance_initialize::<Runner>(instance);
-                TRITONBACKEND_ModelInstanceFinalize(instance: *mut TRITONBACKEND_ModelInstance)
-                    = glue::instance_finalize::<Runner>(instance);
-                TRITONBACKEND_ModelInstanceReady(instance: *mut TRITONBACKEND_ModelInstance)
-                    = glue::instance_ready(instance);
-                TRITONBACKEND_ModelInstanceExecute(
-                    instance: *mut TRITONBACKEND_ModelInstance,
-                    requests: *mut *mut TRITONBACKEND_Request,
-                    count: u32
-                ) = glue::instance_execute::<Runner>(instance, requests, count);
+                TRITONBACKEND_Initialize(backend: TRITONBACKEND_Backend) = initialize(backend);
+                TRITONBACKEND_ModelInitialize(model: TRITONBACKEND_Model) = model_initialize::<$model>(model);
+                TRITONBACKEND_ModelFinalize(model: TRITONBACKEND_Model) = model_finalize::<$model>(model);
+                TRITONBACKEND_ModelInstanceInitialize(instance: TRITONBACKEND_ModelInstance)
+                    = instance_initialize::<$runner>(instance);
+                TRITONBACKEND_ModelInstanceFinalize(instance: TRITONBACKEND_ModelInstance)
+                    = instance_finalize::<$runner>(instance);
+                TRITONBACKEND_ModelInstanceReady(instance: TRITONBACKEND_ModelInstance)
+                    = instance_ready(instance);
             }
-        }
+
+            /// # Safety
+            /// For the server to call, as its ABI says.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn TRITONBACKEND_GetBackendAttribute(
+                _backend: *mut $crate::sys::TRITONBACKEND_Backend,
+                attributes: *mut $crate::sys::TRITONBACKEND_BackendAttribute,
+            ) -> *mut $crate::sys::TRITONSERVER_Error {
+                // SAFETY: called by the server as its ABI says.
+                unsafe { $crate::glue::get_backend_attribute::<$model>(attributes) }
+            }
+
+            /// # Safety
+            /// For the server to call, as its ABI says.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceExecute(
+                instance: *mut $crate::sys::TRITONBACKEND_ModelInstance,
+                requests: *mut *mut $crate::sys::TRITONBACKEND_Request,
+                count: u32,
+            ) -> *mut $crate::sys::TRITONSERVER_Error {
+                // SAFETY: called by the server as its ABI says.
+                unsafe { $crate::glue::instance_execute::<$runner>(instance, requests, count) }
+            }
+        };
     };
-    (@functions $($name:ident($($arg:ident: $type:ty),*) = $call:expr;)*) => { $(
+    (@functions $($name:ident($arg:ident: $type:ident) = $function:ident $(::<$runner:ty>)? ($passed:ident);)*) => { $(
         /// # Safety
         /// For the server to call, as its ABI says.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> *mut TRITONSERVER_Error {
+        pub unsafe extern "C" fn $name($arg: *mut $crate::sys::$type) -> *mut $crate::sys::TRITONSERVER_Error {
             // SAFETY: called by the server as its ABI says.
-            unsafe { $call }
+            unsafe { $crate::glue::$function $(::<$runner>)? ($passed) }
         }
     )* };
 }

@@ -11,7 +11,6 @@ use crate::glue::pool::Pool;
 use crate::instance::{ConcurrentInstance, Instance, InstanceContext};
 use crate::model::Model;
 use crate::owned::Exchange;
-use crate::request::Request;
 use crate::sys;
 
 /// What the entry points need of an instance.
@@ -96,16 +95,21 @@ impl<I: ConcurrentInstance> Runner for Concurrent<I> {
     ) -> Result<()> {
         // SAFETY: the server's, see above.
         let replies = unsafe { replies(instance, requests) }?;
-        for (request, mut reply) in requests.iter().zip(replies) {
-            let slot = self.gate.enter();
-            // SAFETY: a live request; the view ends with this statement.
-            let batch_size = unsafe { Request::new(*request) }.batch_size(max_batch_size);
-            reply.begin(*batch_size.as_ref().unwrap_or(&1));
-            // SAFETY: taken over: nothing below returns an error to the server.
-            let (exchange, request, reply) = unsafe { Exchange::hand_over(*request, reply, slot) };
-            if let Err(e) = batch_size {
-                reply.send(Err(e));
-                continue;
+        // All are taken over before any is started: from here on nothing may return an error to the server.
+        let exchanges: Vec<_> = requests
+            .iter()
+            .zip(replies)
+            // SAFETY: live requests of the server's, which are ours now, each with its reply.
+            .map(|(request, reply)| unsafe { Exchange::hand_over(*request, reply) })
+            .collect();
+        for (exchange, request, mut reply) in exchanges {
+            exchange.enter(self.gate.enter());
+            match request.batch_size(max_batch_size) {
+                Ok(size) => reply.begin(size),
+                Err(e) => {
+                    reply.send(Err(e));
+                    continue;
+                }
             }
             let (author, model) = (self.author.clone(), model.clone());
             let job = move || {
