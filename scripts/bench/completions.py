@@ -1,0 +1,49 @@
+"""When requests end, as the server counts them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Completions:
+    """Watches a count in a thread. perf_analyzer's own throughput counts the time until it looks again, once a second: too
+    coarse for requests of seconds."""
+
+    def __init__(self, count: Callable[[], int], interval_s: float = 0.02):
+        self._count, self._interval_s = count, interval_s
+        self.steps: list[tuple[float, int]] = []  # (time, count) whenever the count has changed
+        self._last = count()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _look(self) -> None:
+        now = self._count()
+        if now != self._last:
+            self.steps.append((time.monotonic(), now))
+            self._last = now
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            self._look()
+
+    def __enter__(self) -> Completions:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+
+    def throughput(self) -> float | None:
+        return throughput(self.steps)
+
+
+def throughput(steps: list[tuple[float, int]]) -> float | None:
+    """Requests in a second between the first completion and the last. None if fewer than two were seen."""
+    if len(steps) < 2:
+        return None
+    (began, first), (ended, last) = steps[0], steps[-1]
+    return (last - first) / (ended - began)
