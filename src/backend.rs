@@ -23,14 +23,16 @@ pub struct SpleenModel {
     segmenter: Segmenter,
     threads: Threads,
     max_in_flight: usize,
+    /// Volumes that one instance works on at a time, at most.
+    volumes: usize,
 }
 
 impl Model for SpleenModel {
     fn load(cx: &ModelContext) -> Result<Self> {
         let name = cx.name().to_owned();
         let config = PipelineConfig::from_parameters(&cx.config().parameters())?;
-        for key in &config.ignored {
-            log!(Info, "{name}: parameter {key} is accepted and not needed by this backend");
+        if !config.ignored.is_empty() {
+            log!(Info, "{name}: parameters {:?} are accepted and not needed by this backend", config.ignored);
         }
         Ok(Self {
             interface: Interface::new(cx.config(), &config)?,
@@ -38,6 +40,7 @@ impl Model for SpleenModel {
             segmenter: Segmenter::new(cx.server().clone(), config.segmentation),
             threads: Threads::new(config.threads)?,
             max_in_flight: config.max_in_flight,
+            volumes: config.max_in_flight.saturating_mul(cx.config().max_batch_size().max(1) as usize),
             name,
         })
     }
@@ -67,7 +70,7 @@ impl ConcurrentInstance for SpleenInstance {
 
     fn create(model: &SpleenModel, cx: &InstanceContext) -> Result<Self> {
         let device = match cx.kind() {
-            InstanceKind::Cpu => AnyDevice::Cpu(Cpu::new(model.threads.clone(), model.max_in_flight)),
+            InstanceKind::Cpu => AnyDevice::Cpu(Cpu::new(model.threads.clone(), model.volumes)),
             other => {
                 return Err(Error::unsupported(format!(
                     "instance '{}' is {other}; accepted by this build is KIND_CPU",
@@ -75,6 +78,7 @@ impl ConcurrentInstance for SpleenInstance {
                 )));
             }
         };
+        model.segmenter.keep_more_outputs(model.volumes);
         log!(Info, "{}: instance on {}", cx.name(), cx.kind());
         Ok(Self { device, max_in_flight: model.max_in_flight })
     }
@@ -136,6 +140,7 @@ fn serve<D: Bridge>(
     let tensors = prepared.into_iter().map(|volume| volume.tensor).collect();
     let scores = device.time("network", || model.segmenter.segment(device, request, tensors, size))?;
     reply.mark_compute_end();
+    scores.iter().try_for_each(|scores| interface.check_classes(scores.classes()))?;
 
     *stage = Stage::Finish;
     check_cancelled(request)?;

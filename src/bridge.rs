@@ -1,8 +1,6 @@
 //! Where a device's buffers meet Triton's memory. Each device says here how it reads inputs and replies where they
 //! lie, and how it gives its own memory away.
 
-use std::borrow::Cow;
-
 use triton_backend_api::bls::ResponseTensor;
 use triton_backend_api::{Error, HostMemory, Input, MemoryKind, Output, Result, StableMemory};
 
@@ -48,23 +46,40 @@ pub trait Bridge: Device {
     -> Result<()>;
 }
 
+/// All of INPUT0 on the host.
+pub enum Source<'a> {
+    /// Where Triton has it.
+    InPlace(&'a [u8]),
+    /// Gathered from several buffers.
+    Gathered(HostMemory),
+}
+
 impl Bridge for Cpu {
-    type Source<'a> = Cow<'a, [u8]>;
+    type Source<'a> = Source<'a>;
     type Memory = HostMemory;
 
     const OUTPUT_MEMORY: MemoryKind = MemoryKind::Host;
 
-    fn read<'a>(&self, input: &Input<'a>) -> Result<Cow<'a, [u8]>> {
-        input.bytes()
+    fn read<'a>(&self, input: &Input<'a>) -> Result<Source<'a>> {
+        if let Some(bytes) = input.in_place()? {
+            return Ok(Source::InPlace(bytes));
+        }
+        let mut gathered = self.take(input.byte_size(), "INPUT0, which came in pieces")?;
+        input.copy_to(gathered.as_mut_slice())?;
+        Ok(Source::Gathered(gathered))
     }
 
     fn volumes<'s>(
         &self,
-        source: &'s Cow<'_, [u8]>,
+        source: &'s Source<'_>,
         voxel_type: VoxelType,
         size: Shape3,
     ) -> Result<Vec<cpu::Input<'s>>> {
-        source
+        let bytes = match source {
+            Source::InPlace(bytes) => bytes,
+            Source::Gathered(memory) => memory.as_slice(),
+        };
+        bytes
             .chunks_exact(size.count() * voxel_type.size())
             .map(|bytes| cpu::Input::new(bytes, voxel_type, size))
             .collect()

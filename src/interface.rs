@@ -34,6 +34,7 @@ impl Interface {
             let names: Vec<_> = inputs.iter().map(|input| &input.name).collect();
             return Err(Error::invalid_arg(format!("inputs {names:?}; accepted is exactly one, {INPUT}")));
         };
+        refuse_options(config)?;
         let voxel_type = check_input(input, batch_axis)?;
         let mut declared = Self { voxel_type, mask: None, contour: None };
         if outputs.is_empty() {
@@ -47,6 +48,18 @@ impl Interface {
             }
         }
         Ok(declared)
+    }
+
+    /// Refuses an answer with more classes than the label map's type can name. How many classes a network has is not
+    /// known before it answers.
+    pub fn check_classes(&self, classes: usize) -> Result<()> {
+        if self.mask == Some(LabelType::Bool) && classes > 2 {
+            return Err(Error::internal(format!(
+                "output '{MASK}' has data type TYPE_BOOL, and the network answers with {classes} classes; accepted are \
+                 2 classes, or another data type"
+            )));
+        }
+        Ok(())
     }
 
     /// Which results the names of a request ask for; no names ask for all that is declared.
@@ -104,6 +117,33 @@ pub fn data_type(label_type: LabelType) -> DataType {
     }
 }
 
+/// Refuses what would change the shapes that arrive here, or whether an input arrives at all.
+fn refuse_options(config: &ModelConfig) -> Result<()> {
+    let is_set = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    };
+    for list in ["input", "output"] {
+        for tensor in config.json().get(list).and_then(Value::as_array).into_iter().flatten() {
+            for option in ["reshape", "allow_ragged_batch", "optional", "is_shape_tensor"] {
+                if tensor.get(option).is_some_and(is_set) {
+                    let name = tensor.get("name").and_then(Value::as_str).unwrap_or("");
+                    return Err(Error::invalid_arg(format!(
+                        "{list} '{name}' has {option}; accepted is none"
+                    )));
+                }
+            }
+        }
+    }
+    for option in ["batch_input", "batch_output"] {
+        if config.json().get(option).is_some_and(is_set) {
+            return Err(Error::invalid_arg(format!("the configuration has {option}; accepted is none")));
+        }
+    }
+    Ok(())
+}
+
 fn check_input(input: &TensorConfig, batch_axis: bool) -> Result<VoxelType> {
     let TensorConfig { name, data_type, dims, .. } = input;
     if name != INPUT {
@@ -157,7 +197,8 @@ fn check_output(output: &TensorConfig, batch_axis: bool, pipeline: &PipelineConf
         }
     };
     let labels = pipeline.keep.applied_labels.as_deref().unwrap_or_default();
-    if let (LabelType::Bool, Some(label)) = (label_type, labels.iter().find(|label| **label > 1)) {
+    let too_high = labels.iter().find(|label| **label > 1).filter(|_| name == MASK);
+    if let (LabelType::Bool, Some(label)) = (label_type, too_high) {
         return Err(Error::invalid_arg(format!(
             "output '{name}' has data type TYPE_BOOL, and applied_labels names label {label}, which it cannot hold; \
              accepted are the other types"
@@ -278,6 +319,37 @@ mod tests {
         let input = tensor("INPUT0", "TYPE_FP32", &[-1, -1, -1]);
         let config = config(json!({"max_batch_size": 1, "input": [input], "output": [output]}));
         assert!(Interface::new(&config, &pipeline).unwrap_err().message().contains("label 2"));
+    }
+
+    #[test]
+    fn a_mask_of_bool_refuses_a_network_with_more_classes_and_a_contour_takes_any() {
+        let types = |mask, contour| Interface {
+            voxel_type: VoxelType::Fp32,
+            mask: Some(mask),
+            contour: Some(contour),
+        };
+        assert_eq!(types(LabelType::Bool, LabelType::Bool).check_classes(2), Ok(()));
+        assert_eq!(types(LabelType::Uint8, LabelType::Bool).check_classes(3), Ok(()));
+        let message = types(LabelType::Bool, LabelType::Fp32).check_classes(3).unwrap_err();
+        assert!(message.message().contains("3 classes"), "{message}");
+    }
+
+    #[test]
+    fn options_that_change_what_arrives_are_refused() {
+        for (option, value) in [
+            ("reshape", json!({"shape": [1, 2]})),
+            ("allow_ragged_batch", json!(true)),
+            ("optional", json!(true)),
+        ] {
+            let mut input = tensor("INPUT0", "TYPE_FP32", &[-1, -1, -1]);
+            input[option] = value;
+            let message =
+                declared(1, json!([input]), json!([tensor("MASK", "TYPE_FP32", &DIMS)])).unwrap_err();
+            assert!(message.message().contains(option), "{message}");
+        }
+        let mut input = tensor("INPUT0", "TYPE_FP32", &[-1, -1, -1]);
+        input["allow_ragged_batch"] = json!(false);
+        assert!(declared(1, json!([input]), json!([tensor("MASK", "TYPE_FP32", &DIMS)])).is_ok());
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Segmenter {
         Self { server, network }
     }
 
+    /// Keeps the memory of `more` further answers for the next ones.
+    pub fn keep_more_outputs(&self, more: usize) {
+        self.server.keep_more_outputs(more);
+    }
+
     /// Sends every tensor, each of this size, as a request of its own, all at once, and waits for the answers in
     /// their order.
     pub fn segment<D: Bridge>(
@@ -120,6 +125,11 @@ impl Segmenter {
 }
 
 impl Scores {
+    /// How many classes there are.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
     /// The scores, where they lie.
     pub fn logits<D: Bridge>(&self, device: &D) -> Result<D::Logits<'_>> {
         let tensor = self.response.output(&self.output)?;

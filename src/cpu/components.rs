@@ -37,8 +37,9 @@ fn keep_largest_of(
     threads: &Threads,
 ) -> Result<()> {
     let [planes, columns, depth] = labels.shape().dims();
-    // Run numbers and ends are 32 bits wide: at most half of a row's voxels begin a run.
-    if depth as u64 >= u64::from(u32::MAX) || labels.shape().count() / 2 >= u32::MAX as usize {
+    // Run numbers and ends are 32 bits wide. A row's runs are at most half of its voxels, rounded up.
+    let most_runs = (planes * columns).saturating_mul(depth.div_ceil(2));
+    if depth >= u32::MAX as usize || most_runs >= u32::MAX as usize {
         return reference::components::keep_largest_of(labels, selected, keep);
     }
     let slab_size = planes.div_ceil(threads.count()) * columns * depth;

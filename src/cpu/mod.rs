@@ -18,7 +18,7 @@ mod resize;
 mod simd;
 mod threads;
 
-use triton_backend_api::{HostPool, Result};
+use triton_backend_api::{HostMemory, HostPool, Result};
 
 pub use buffers::{Input, Labels, Logits, Output, Tensor};
 pub use threads::Threads;
@@ -34,10 +34,15 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Works on these threads, and keeps the buffers of `in_flight` requests for the next ones.
-    pub fn new(threads: Threads, in_flight: usize) -> Self {
-        // A request holds a resized volume, a label map and a contour.
-        Self { threads, pool: HostPool::new(3 * in_flight) }
+    /// Works on these threads, and keeps the buffers of `volumes` volumes at a time for the next ones.
+    pub fn new(threads: Threads, volumes: usize) -> Self {
+        // Each has a resized volume, a label map and a contour, and perhaps a gathered input.
+        Self { threads, pool: HostPool::new(4 * volumes) }
+    }
+
+    /// Memory of undefined contents; `what` names its use in the error.
+    pub fn take(&self, byte_size: usize, what: &str) -> Result<HostMemory> {
+        self.pool.take(byte_size).map_err(|e| e.context(what))
     }
 }
 

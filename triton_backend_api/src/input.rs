@@ -80,12 +80,35 @@ impl<'a> Input<'a> {
 
     /// All its bytes, contiguous: in place where one host buffer holds them, else gathered.
     pub fn bytes(&self) -> Result<Cow<'a, [u8]>> {
-        if let Some(bytes) = self.single_host_buffer()? {
+        if let Some(bytes) = self.in_place()? {
             return Ok(Cow::Borrowed(bytes));
         }
         let mut bytes = self.room(self.byte_size)?;
         self.gather(|part| bytes.extend_from_slice(part))?;
         Ok(Cow::Owned(bytes))
+    }
+
+    /// All its bytes where they lie, if one host buffer holds them.
+    pub fn in_place(&self) -> Result<Option<&'a [u8]>> {
+        if self.buffer_count != 1 {
+            return Ok(None);
+        }
+        Ok(self.buffer(0)?.host().filter(|bytes| bytes.len() == self.byte_size))
+    }
+
+    /// Gathers all its bytes into memory of exactly their size.
+    pub fn copy_to(&self, target: &mut [u8]) -> Result<()> {
+        if target.len() != self.byte_size {
+            let (name, size, room) = (&self.name, self.byte_size, target.len());
+            return Err(Error::internal(format!(
+                "input '{name}' has {size} bytes; there is room for {room}"
+            )));
+        }
+        let mut end = 0;
+        self.gather(|part| {
+            target[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        })
     }
 
     /// All its elements, contiguous, in C order: in place where one aligned host buffer holds them, else gathered.
@@ -98,7 +121,7 @@ impl<'a> Input<'a> {
                 T::DATA_TYPE
             )));
         }
-        if let Some(bytes) = self.single_host_buffer()? {
+        if let Some(bytes) = self.in_place()? {
             // SAFETY: every bit pattern is a value of T (see `Element`).
             let (before, elements, after) = unsafe { bytes.align_to::<T>() };
             if before.is_empty() && after.is_empty() {
@@ -112,19 +135,8 @@ impl<'a> Input<'a> {
         let target = unsafe {
             std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast::<u8>(), count * size_of::<T>())
         };
-        let mut end = 0;
-        self.gather(|part| {
-            target[end..end + part.len()].copy_from_slice(part);
-            end += part.len();
-        })?;
+        self.copy_to(target)?;
         Ok(Cow::Owned(elements))
-    }
-
-    fn single_host_buffer(&self) -> Result<Option<&'a [u8]>> {
-        if self.buffer_count != 1 {
-            return Ok(None);
-        }
-        Ok(self.buffer(0)?.host().filter(|bytes| bytes.len() == self.byte_size))
     }
 
     fn room<T>(&self, count: usize) -> Result<Vec<T>> {

@@ -37,6 +37,11 @@ impl Server {
         &self.allocator
     }
 
+    /// Lets this model keep `more` further output buffers of past calls for its next ones; it keeps one unasked.
+    pub fn keep_more_outputs(&self, more: usize) {
+        self.allocator.pool().keep_more(more);
+    }
+
     /// Whether a model can be called now; -1 is whichever version the server's policy chooses.
     pub fn model_is_ready(&self, name: &str, version: i64) -> Result<bool> {
         let name = c_string(name)?;

@@ -8,9 +8,6 @@ use crate::glue::boundary::boundary;
 use crate::memory::{HostMemory, HostPool};
 use crate::{raw, sys};
 
-/// How many output buffers of past calls are kept for the next ones.
-const KEPT_OUTPUTS: usize = 4;
-
 /// The allocator object the server asks for output memory, and where that memory comes from.
 pub(crate) struct Allocator {
     raw: *mut sys::TRITONSERVER_ResponseAllocator,
@@ -26,11 +23,16 @@ impl Allocator {
     pub fn new() -> Result<Self> {
         // SAFETY: the two functions keep the ABI's contract, see there.
         let raw = unsafe { raw::allocator_new(Some(allocate), Some(release)) }?;
-        Ok(Self { raw, pool: HostPool::new(KEPT_OUTPUTS) })
+        Ok(Self { raw, pool: HostPool::new(1) })
     }
 
     pub fn as_raw(&self) -> *mut sys::TRITONSERVER_ResponseAllocator {
         self.raw
+    }
+
+    /// Where output memory comes from.
+    pub fn pool(&self) -> &HostPool {
+        &self.pool
     }
 
     /// What [`allocate`] is to be called with.

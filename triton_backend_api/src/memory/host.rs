@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::data_type::Element;
@@ -83,19 +84,24 @@ pub struct HostPool(Arc<State>);
 struct State {
     /// In the order they were returned.
     free: Mutex<Vec<Block>>,
-    limit: usize,
+    limit: AtomicUsize,
 }
 
 impl HostPool {
     /// A pool that keeps at most `limit` free blocks.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(State { free: Mutex::new(Vec::new()), limit }))
+        Self(Arc::new(State { free: Mutex::new(Vec::new()), limit: AtomicUsize::new(limit) }))
     }
 
     /// Memory of `byte_size` bytes whose contents are those of its last use, or zeros. Dropping it returns it.
     pub fn take(&self, byte_size: usize) -> Result<HostMemory> {
         let block = self.best_fit(byte_size).map_or_else(|| Block::zeroed(byte_size), Ok)?;
         Ok(HostMemory { block: Some(block), byte_size, home: Some(self.clone()) })
+    }
+
+    /// Lets the pool keep `more` further free blocks.
+    pub fn keep_more(&self, more: usize) {
+        self.0.limit.fetch_add(more, Ordering::Relaxed);
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Block>> {
@@ -113,7 +119,8 @@ impl HostPool {
     fn keep(&self, block: Block) {
         let mut free = self.free();
         free.push(block);
-        let surplus = if free.len() > self.0.limit { Some(free.remove(0)) } else { None };
+        let surplus =
+            if free.len() > self.0.limit.load(Ordering::Relaxed) { Some(free.remove(0)) } else { None };
         drop(free);
         drop(surplus); // returning memory to the system can take long: not under the lock
     }
