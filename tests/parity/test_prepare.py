@@ -166,6 +166,15 @@ def test_large_windows(steps, size):
         assert_equals_monai(steps, {"spatial_size": list(size)}, volume)
 
 
+@pytest.mark.parametrize("window", [5, 6, 7, 8, 10, 12, 14, 16])
+def test_windows_of_equal_voxels_of_every_size(steps, window):
+    """A float32 sum of equal voxels has a bias that grows with the window: the reference's own must be met."""
+    volume = np.full((8 * window, 8 * window, 8 * window), 160.0, np.float32)
+    for shade in (130.0, 149.3, 160.0):
+        volume[:] = shade
+        assert_equals_monai(steps, {"spatial_size": 8}, volume)
+
+
 def test_no_axis_is_special(steps):
     volume = noise((31, 17, 24), 12)
     (plain,) = steps.prepare({"spatial_size": [12, 15, 9]}, volume)
