@@ -9,14 +9,21 @@ source "$ROOT/scripts/lib/build.sh"
 source "$ROOT/scripts/lib/model.sh"
 source "$ROOT/scripts/lib/server.sh"
 
-if [[ " $* " != *" -h "* && " $* " != *" --help "* && " $* " != *" --report "* ]]; then
-  environments=(serve test plot)
-  if own_pytorch_backend_needed; then environments+=(libtorch); fi
-  ensure_environments "${environments[@]}"
+usage="usage: scripts/bench.sh [--quick] [--out DIR] [--report]"
+only_report=''
+for argument in "$@"; do
+  case $argument in
+    -h | --help) say "$usage"; exit ;;
+    --report) only_report=1 ;;
+  esac
+done
+
+environments=(serve test plot)
+if [[ -z $only_report ]] && own_pytorch_backend_needed; then environments+=(libtorch); fi
+ensure_environments "${environments[@]}"
+if [[ -z $only_report ]]; then
   build_backends >&2
   ensure_random_model
-else
-  ensure_environments serve test plot
 fi
 locate_triton
 

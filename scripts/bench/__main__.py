@@ -29,22 +29,28 @@ def measure(session: Session) -> None:
     sections.check_equal(session, {name: volumes[name] for name in session.settings.compared})
     volumes.clear()
     sections.headline(session)
-    sections.steps(session)
+    optional(session, "step by step", 25, sections.steps)
     sections.phantom(session)
     session.stop()
     optional(session, "spleen_seg's own load", 20, sections.own_load)
-    if session.has_time("noise, many requests and growth", 25):
-        more_sections.start_light(session)
+    optional(session, "the servers without the UNet", 25, more_sections.start_light)
+    if more_sections.light_is_up(session):
         optional(session, "noise", 25, more_sections.noise)
         optional(session, "many requests", 10, more_sections.soak)
         optional(session, "growth with slices", 45, more_sections.growth)
-        session.stop()
+    session.stop()
     optional(session, "several clients", 100, more_sections.concurrency)
 
 
 def optional(session: Session, name: str, seconds: float, section: Callable[[Session], None]) -> None:
-    if session.has_time(name, seconds):
+    """Runs a section if it fits. Its failure is reported and does not cost the results of the others."""
+    if not session.has_time(name, seconds):
+        return
+    try:
         section(session)
+    except (NotEqual, RuntimeError, OSError) as error:
+        session.say(f"{name} failed: {error}")
+        session.results["failed"].append(name)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -95,9 +101,11 @@ def server_version(session: Session) -> str:
 
 def main() -> int:
     arguments = parse_arguments()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.out / "results.json"
     if arguments.report:
+        if not store.exists():
+            print(f"error: there is no {store}; scripts/bench.sh without --report measures and writes it", file=sys.stderr)
+            return 1
         results = json.loads(store.read_text())
     else:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -111,11 +119,14 @@ def main() -> int:
             return 1
         # Several GB of volumes; the servers' logs stay.
         shutil.rmtree(work / "data", ignore_errors=True)
+        arguments.out.mkdir(parents=True, exist_ok=True)
         store.write_text(json.dumps(results, indent=1) + "\n")
     write_report(arguments.out, results)
     print(report.console(results))
     print(f"\n{arguments.out}/README.md has all tables and plots.")
-    return 0
+    if results["failed"]:
+        print(f"error: failed, see above: {', '.join(results['failed'])}", file=sys.stderr)
+    return 1 if results["failed"] else 0
 
 
 if __name__ == "__main__":

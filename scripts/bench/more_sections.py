@@ -21,6 +21,10 @@ def start_light(session: Session) -> None:
         session.start(stack.name + LIGHT, stack, network)
 
 
+def light_is_up(session: Session) -> bool:
+    return all(stack.name + LIGHT in session.servers and session.servers[stack.name + LIGHT].alive() for stack in (RUST, PYTHON))
+
+
 def noise(session: Session) -> None:
     """A mask of very many components: the worst case for what comes after the network."""
     volume = inputs.noise()

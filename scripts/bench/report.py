@@ -62,8 +62,9 @@ def _made(results: dict) -> str:
             "the benchmark works.",
             "",
         ]
-    if results["left_out"]:
-        lines += ["", f"Left out for lack of time: {', '.join(results['left_out'])}."]
+    for key, said in (("left_out", "Left out for lack of time"), ("failed", "**Failed**")):
+        if results[key]:
+            lines += ["", f"{said}: {', '.join(results[key])}."]
     return "\n".join(lines)
 
 

@@ -24,7 +24,8 @@ class Session:
         self.began = time.monotonic()
         self.backends = e2e.backend_folder(work / "backends")
         self.servers: dict[str, Server] = {}
-        self.results: dict = {"runs": [], "ready": [], "memory": [], "equality": [], "yardstick": [], "left_out": []}
+        self.results: dict = {"runs": [], "ready": [], "memory": [], "equality": [], "yardstick": []}
+        self.results.update({"left_out": [], "failed": []})
 
     def __enter__(self) -> Session:
         return self
@@ -59,7 +60,12 @@ class Session:
 
     def stop(self, *names: str) -> None:
         for name in names or tuple(self.servers):
-            self.servers.pop(name).stop()
+            server = self.servers.pop(name)
+            if server.alive():
+                server.stop()
+            else:
+                server.kill()
+                self.say(f"the server {name} had ended by itself; its last lines:\n{server.tail(20)}")
 
     def measure(self, server: Server, load: Load, **labels) -> dict:
         """One run of perf_analyzer with Triton's own statistics around it."""

@@ -70,6 +70,7 @@ def results() -> dict:
         ],
         "equality": [],
         "left_out": [],
+        "failed": [],
     }
 
 

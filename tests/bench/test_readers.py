@@ -124,7 +124,7 @@ def test_memory_counts_a_process_and_its_descendants(tmp_path):
 
 
 def test_the_sampler_sees_what_a_child_held_for_a_moment(tmp_path):
-    child = "import time\nx = bytearray(b'1') * 150_000_000\ntime.sleep(0.3)\ndel x\ntime.sleep(1.5)"
+    child = "import time\nx = bytearray(b'1') * 150_000_000\ntime.sleep(2)\ndel x\ntime.sleep(0.5)"
     parent = f"import subprocess, sys, time\ntime.sleep(0.5)\nsubprocess.run([sys.executable, '-c', {child!r}])"
     with subprocess.Popen([sys.executable, "-c", parent]) as process, memory.Sampler(process.pid, "no_such_region_") as watched:
         idle = watched.sample() / memory.MB

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from bench import __main__ as program
 from bench import equality, figures, inputs, report, repositories, summary, targets
 from bench.settings import FULL, QUICK
 from bench.tables import table
@@ -107,11 +108,12 @@ def test_the_terminal_gets_the_headline_and_the_targets(full_results):
 
 
 def test_a_report_of_little_says_what_is_missing(results):
-    results["left_out"] = ["growth with slices"]
+    results["left_out"], results["failed"] = ["growth with slices"], ["noise"]
     results["made"]["load_average"] = 3.0
     text = report.write(results, figures.shown(results))
     assert "not measured" in text
     assert "Left out for lack of time: growth with slices." in text
+    assert "**Failed**: noise." in text
     assert "**The machine was busy**" in text
     assert "growth.svg" not in text
 
@@ -183,6 +185,38 @@ def test_the_quick_run_is_a_smaller_full_run():
     assert QUICK.deadline_s < 300
     assert QUICK.rounds * QUICK.requests < FULL.rounds * FULL.requests
     assert set(QUICK.growth) < set(FULL.growth)
+
+
+class FakeSession:
+    """As much of a session as decides whether a section runs."""
+
+    def __init__(self, time_left: bool):
+        self.results = {"failed": [], "ran": []}
+        self.time_left, self.said = time_left, []
+
+    def has_time(self, _name: str, _seconds: float) -> bool:
+        return self.time_left
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_a_section_that_fails_does_not_cost_the_others():
+    session = FakeSession(time_left=True)
+
+    def fail(_session):
+        raise RuntimeError("perf_analyzer failed")
+
+    program.optional(session, "noise", 1, fail)
+    program.optional(session, "growth", 1, lambda s: s.results["ran"].append("growth"))
+    assert session.results == {"failed": ["noise"], "ran": ["growth"]}
+    assert session.said == ["noise failed: perf_analyzer failed"]
+
+
+def test_a_section_that_does_not_fit_is_not_begun():
+    session = FakeSession(time_left=False)
+    program.optional(session, "growth", 1, lambda s: s.results["ran"].append("growth"))
+    assert session.results == {"failed": [], "ran": []}
 
 
 def test_the_report_can_be_written_without_torch(full_results, tmp_path):
