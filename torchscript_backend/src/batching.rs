@@ -121,13 +121,13 @@ pub struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    /// Concatenates the inputs of several samples; a single one is used in place unless `keep` asks for a copy that the
-    /// model may write to.
+    /// Concatenates the inputs of several samples; a single one is used in place unless `copy` asks for memory that the
+    /// model may write to and keep.
     pub fn new(
         model: &TorchModel,
         network: &Network,
         samples: &[&'a Sample<'a>],
-        keep: bool,
+        copy: bool,
     ) -> Result<Self> {
         let tensors = (0..model.inputs.len()).map(|index| {
             let kind = model.inputs[index].kind;
@@ -138,7 +138,7 @@ impl<'a> Bound<'a> {
                 .map_err(torch_error)?;
             let joined = match lent.len() {
                 0 => return Ok(None),
-                1 if !keep => lent.into_iter().next(),
+                1 if !copy => lent.into_iter().next(),
                 _ => {
                     let parts: Vec<&Tensor> = lent.iter().map(Lent::tensor).collect();
                     Some(Lent::own(Tensor::f_cat(&parts, 0).map_err(torch_error)?))
@@ -265,6 +265,21 @@ mod tests {
             let bound = Bound::new(&model, &network, &[&sample], true).unwrap();
             assert_eq!(bound.call(&model, &network).unwrap().1, writes, "{forward}");
             assert_eq!(data, bytes(&[1.0, 2.0]), "{forward}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_depends_on_the_data_spares_the_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let forward = "x: Tensor) -> Tensor:\n    if bool(torch.gt(torch.max(x), 10)):\n      \
+            _0 = torch.clamp_(x, 0., 1.)\n    else:\n      pass\n    return torch.mul(x, 2)";
+        let (model, network) = module(folder.path(), forward);
+        for (values, expected) in [([1.0, 2.0], [2.0, 4.0]), ([1.0, 20.0], [2.0, 2.0])] {
+            let data = bytes(&values);
+            let sample = sample(&data, &[1, 2]);
+            let bound = Bound::new(&model, &network, &[&sample], model.copies_input).unwrap();
+            assert_eq!(result(&model, &bound.call(&model, &network).unwrap().0), expected);
+            assert_eq!(data, bytes(&values));
         }
     }
 

@@ -168,7 +168,7 @@ mod tests {
                 has_default: *has_default,
             })
             .collect();
-        Signature { arguments, results, assigns_attributes: false }
+        Signature { arguments, results, reason_to_copy: None }
     }
 
     fn two() -> Signature {

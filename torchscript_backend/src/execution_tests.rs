@@ -4,12 +4,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use triton_backend_api::glue::Sequential;
 use triton_fake_host::abi::{
-    TRITONSERVER_INSTANCEGROUPKIND_CPU, TRITONSERVER_INSTANCEGROUPKIND_GPU, TRITONSERVER_LOG_WARN,
+    TRITONSERVER_INSTANCEGROUPKIND_CPU, TRITONSERVER_INSTANCEGROUPKIND_GPU, TRITONSERVER_LOG_INFO,
+    TRITONSERVER_LOG_WARN,
 };
 use triton_fake_host::{EntryPoints, FakeHost, HostError, LoadedModel, ModelSpec, TestInput, TestRequest};
 
 use crate::instance::TorchInstance;
-use crate::testing::write_module;
+use crate::testing::{write_module, write_module_with_list};
 
 /// A model repository with one TorchScript file.
 struct Network {
@@ -134,8 +135,39 @@ fn a_network_that_writes_to_its_input_answers_right_every_time() {
     for _ in 0..3 {
         assert_eq!(floats(model.execute([request(&[1.0], 1)]).wait()[0].bytes("OUTPUT__0")), [2.0]);
     }
-    let warned = host.log().into_iter().filter(|line| line.message.contains("writes to its input"));
-    assert_eq!(warned.count(), 1);
+    let told = host.log().into_iter().filter(|line| line.message.contains("`return torch.add_(x, 1)`"));
+    assert_eq!(told.map(|line| line.level).collect::<Vec<_>>(), [TRITONSERVER_LOG_INFO]);
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn a_write_that_the_code_does_not_show_is_warned_of_once() {
+    let host = FakeHost::new();
+    let hidden = "x: Tensor) -> Tensor:\n    mean = torch.select(x, 0, 0)\n    ones = torch.ones([1])\n    \
+        y = torch.instance_norm(torch.zeros([1, 1, 2]), None, None, mean, ones, True, 0.5, 0.1, False)\n    \
+        return torch.select(y, 0, 0)";
+    let model = Network::new(hidden, one_to_one()).load(&host).unwrap();
+    for _ in 0..3 {
+        assert_eq!(floats(model.execute([request(&[4.0], 1)]).wait()[0].bytes("OUTPUT__0")), [0.0; 2]);
+    }
+    let warned = host.log().into_iter().filter(|line| line.message.contains("wrote to its input"));
+    assert_eq!(warned.map(|line| line.level).collect::<Vec<_>>(), [TRITONSERVER_LOG_WARN]);
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn a_network_that_keeps_views_of_its_input_finds_them_in_the_next_call() {
+    let host = FakeHost::new();
+    let network = Network::new(DOUBLE, one_to_one());
+    let adds_all = "x: Tensor) -> Tensor:\n    cache = self.cache\n    _0 = torch.append(cache, torch.select(x, 0, 0))\n    \
+        return torch.sum(torch.stack(cache), [0], True)";
+    write_module_with_list(&network.folder.path().join("1"), adds_all, "cache");
+    let model = network.load(&host).unwrap();
+    let answers = [1.0, 20.0, 300.0]
+        .map(|value| floats(model.execute([request(&[value], 1)]).wait()[0].bytes("OUTPUT__0")));
+    assert_eq!(answers, [[1.0], [21.0], [321.0]]);
     drop(model);
     host.check();
 }

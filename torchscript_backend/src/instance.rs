@@ -13,21 +13,8 @@ use crate::torch::{Network, set_thread_options};
 
 pub struct TorchInstance {
     network: Arc<Network>,
-    input_use: InputUse,
-}
-
-/// What a network gets as its input.
-///
-/// It may work in place on its input, and the input's memory is the client's. So the first call gets a copy, and only a
-/// network that left it alone gets the client's memory from then on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum InputUse {
-    /// A copy, to see what becomes of it.
-    Trial,
-    /// The client's memory.
-    InPlace,
-    /// A copy, always.
-    Copy,
+    /// Whether the network gets a copy of its input, and not the client's memory.
+    copies_input: bool,
 }
 
 impl Instance for TorchInstance {
@@ -41,8 +28,7 @@ impl Instance for TorchInstance {
                 cx.kind()
             )));
         }
-        let input_use = if model.may_keep_input { InputUse::Copy } else { InputUse::Trial };
-        Ok(Self { network: model.network()?, input_use })
+        Ok(Self { network: model.network()?, copies_input: model.copies_input })
     }
 
     fn infer(&mut self, model: &TorchModel, request: &Request, reply: &mut Reply) -> Result<()> {
@@ -122,22 +108,19 @@ impl TorchInstance {
     }
 
     fn bind<'a>(&self, model: &TorchModel, samples: &[&'a Sample<'a>]) -> Result<Bound<'a>> {
-        Bound::new(model, &self.network, samples, self.input_use != InputUse::InPlace)
+        Bound::new(model, &self.network, samples, self.copies_input)
     }
 
     fn call<'a>(&mut self, model: &TorchModel, bound: Bound<'a>) -> Result<Computed<'a>> {
         let (computed, written) = bound.call(model, &self.network)?;
-        match (self.input_use, written) {
-            (InputUse::Copy, _) | (InputUse::InPlace, false) => {}
-            (InputUse::Trial, false) => self.input_use = InputUse::InPlace,
-            (InputUse::Trial | InputUse::InPlace, true) => {
-                log!(
-                    Warn,
-                    "model {}: forward() writes to its input, so it gets a copy of each request's",
-                    model.name
-                );
-                self.input_use = InputUse::Copy;
-            }
+        if written && !self.copies_input {
+            log!(
+                Warn,
+                "model {}: forward() wrote to its input, which its code does not show; from now on it gets a copy of \
+                 each request's",
+                model.name
+            );
+            self.copies_input = true;
         }
         Ok(computed)
     }

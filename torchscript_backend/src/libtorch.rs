@@ -46,8 +46,9 @@ impl<'a> Lent<'a> {
         check_size(bytes.len(), shape, kind)?;
         let lent = bytes.as_ptr().align_offset(kind.elt_size_in_bytes()) == 0;
         let tensor = match lent {
-            // SAFETY: the bytes are as many as the shape needs and aligned to the type. They outlive the tensor's storage:
-            // 'a is the server's loan, and drop takes the storage away from whoever still holds the tensor.
+            // SAFETY: the bytes are as many as the shape needs and aligned to the type. They live for 'a, the server's
+            // loan. A module that may write to them or keep a view beyond that gets a copy (see input_use); from one
+            // that holds the tensor itself all the same, drop takes the storage away.
             true => unsafe { Tensor::f_from_blob(bytes.as_ptr(), shape, &[], kind, Device::Cpu) },
             false => Tensor::f_from_data_size(bytes, shape, kind),
         }?;
@@ -72,7 +73,7 @@ impl<'a> Lent<'a> {
 }
 
 impl Drop for Lent<'_> {
-    /// A module can have kept the tensor as an attribute: from now on it is empty there.
+    /// Whoever still holds the tensor finds it empty from now on. (Views of it are not reached.)
     fn drop(&mut self) {
         if let (true, Ok(kind)) = (self.lent, self.tensor.f_kind()) {
             let emptied =

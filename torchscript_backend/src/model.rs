@@ -20,8 +20,8 @@ pub struct TorchModel {
     pub inputs: Vec<InputSpec>,
     pub outputs: Vec<OutputSpec>,
     pub arguments: Arguments,
-    /// Whether the network may keep its input beyond a call, which memory lent by the server does not allow.
-    pub may_keep_input: bool,
+    /// Whether the network may write to its input or keep it, which memory lent by the server does not allow.
+    pub copies_input: bool,
     /// Whether the first axis of all tensors is Triton's batch axis.
     pub batched: bool,
     path: PathBuf,
@@ -80,17 +80,14 @@ impl TorchModel {
         let (arguments, input_warning) = bind_inputs(&names, &signature)?;
         let (outputs, output_warning) = output_specs(config, batched, &signature)?;
         notes.extend([input_warning, output_warning].into_iter().flatten().map(Note::Warning));
-        let may_keep_input = signature.assigns_attributes;
-        if may_keep_input {
-            let text =
-                "the network assigns to attributes, so it gets a copy of each request's input".to_owned();
-            notes.push(Note::Information(text));
+        let copies_input = signature.reason_to_copy.is_some();
+        if let Some(statement) = signature.reason_to_copy {
+            notes.push(Note::Information(format!(
+                "the network may write to its input or keep it (`{statement}`), so it gets a copy of each request's"
+            )));
         }
         let (name, shared) = (name.to_owned(), Mutex::new(None));
-        Ok((
-            Self { name, settings, inputs, outputs, arguments, may_keep_input, batched, path, shared },
-            notes,
-        ))
+        Ok((Self { name, settings, inputs, outputs, arguments, copies_input, batched, path, shared }, notes))
     }
 
     /// A network for an instance: its own, or the shared one.

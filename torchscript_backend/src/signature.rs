@@ -9,6 +9,8 @@ use std::path::Path;
 use triton_backend_api::{Error, Result};
 use zip::ZipArchive;
 
+use crate::input_use::reason_to_copy;
+
 /// Type of an argument of `forward()`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgumentType {
@@ -42,8 +44,8 @@ pub enum Results {
 pub struct Signature {
     pub arguments: Vec<Argument>,
     pub results: Results,
-    /// Whether some code of the module assigns to an attribute, and so may keep its input beyond the call.
-    pub assigns_attributes: bool,
+    /// A statement by which the module may write to its input or keep it beyond the call, if there is one.
+    pub reason_to_copy: Option<String>,
 }
 
 impl Signature {
@@ -72,7 +74,7 @@ impl Signature {
         let data = entry(&mut archive, &format!("{folder}/data.pkl"))?;
         let (module, class) = root_class(&data).ok_or("data.pkl names no module class")?;
         let code_path = format!("{folder}/code/{}.py", module.replace('.', "/"));
-        let (mut class_code, mut assigns) = (String::new(), false);
+        let (mut class_code, mut files) = (String::new(), Vec::new());
         let names: Vec<String> =
             archive.file_names().filter_map(|name| Some(name.ok()?.into_owned())).collect();
         for name in
@@ -80,24 +82,15 @@ impl Signature {
         {
             let code =
                 String::from_utf8(entry(&mut archive, name)?).map_err(|_| format!("{name} is not UTF-8"))?;
-            assigns = assigns || code.lines().any(assigns_attribute);
             if *name == code_path {
-                class_code = code;
+                class_code.clone_from(&code);
             }
+            files.push(code);
         }
         let (arguments, results) = parse_class(&class_code, &class)
             .ok_or_else(|| format!("{code_path} has no {class}.forward()"))?;
-        Ok(Self { arguments, results, assigns_attributes: assigns })
+        Ok(Self { arguments, results, reason_to_copy: reason_to_copy(&files) })
     }
-}
-
-/// `object.attribute = value` in the body of a method, as TorchScript writes it.
-fn assigns_attribute(line: &str) -> bool {
-    let Some((target, _)) = line.split_once(" = ") else { return false };
-    let path = target.trim_start();
-    target.len() - path.len() >= 4
-        && path.contains('.')
-        && path.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
 }
 
 fn entry(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Vec<u8>, String> {
@@ -168,7 +161,7 @@ fn parse_results(text: &str) -> Results {
 }
 
 /// Byte offset of the bracket that closes the one before `text`.
-fn closing_bracket(text: &str) -> Option<usize> {
+pub fn closing_bracket(text: &str) -> Option<usize> {
     let mut scan = Scan::default();
     text.char_indices().find(|&(_, c)| scan.step(c) < 0).map(|(at, _)| at)
 }
@@ -240,20 +233,6 @@ mod tests {
     fn a_class_without_forward_is_not_read_from_the_next() {
         let code = "class A(Module):\n  training : bool\nclass B(Module):\n  def forward(self: __torch__.B,\n    x: Tensor) -> Tensor:\n    return x\n";
         assert!(parse_class(code, "A").is_none());
-    }
-
-    #[test]
-    fn assignments_to_attributes() {
-        for (line, expected) in [
-            ("    self.last = x", true),
-            ("      _0.cache = torch.cat([x, y])", true),
-            ("    last = self.last", false),
-            ("    y = torch.add(x, 1, alpha=2)", false),
-            ("  stride : Final[float] = 1.5", false),
-            ("  __annotations__[\"0\"] = __torch__.torch.nn.Conv3d", false),
-        ] {
-            assert_eq!(assigns_attribute(line), expected, "{line}");
-        }
     }
 
     #[test]

@@ -17,16 +17,30 @@ use crate::model::TorchModel;
 pub fn write_module(folder: &Path, forward: &str, parameters: &[(&str, &[i64], Vec<f32>)]) {
     let names: String = parameters.iter().map(|(name, ..)| format!("\"{name}\", ")).collect();
     let declared: String = parameters.iter().map(|(name, ..)| format!("  {name} : Tensor\n")).collect();
-    let code = format!(
-        "class Net(Module):\n  __parameters__ = [{names}]\n  __buffers__ = []\n{declared}  def forward(self: __torch__.Net,\n    {forward}\n"
-    );
-    let mut pickle = b"\x80\x02c__torch__\nNet\n)\x81}(".to_vec();
+    let mut attributes = Vec::new();
     for (index, (name, shape, _)) in parameters.iter().enumerate() {
-        text(&mut pickle, name);
-        tensor(&mut pickle, index, shape);
+        text(&mut attributes, name);
+        tensor(&mut attributes, index, shape);
     }
-    pickle.extend_from_slice(b"ub.");
+    let code = format!("  __parameters__ = [{names}]\n  __buffers__ = []\n{declared}");
+    let values: Vec<_> = parameters.iter().map(|(.., values)| values.as_slice()).collect();
+    write_archive(folder, &code, forward, &attributes, &values);
+}
 
+/// As [`write_module`], with the attribute `name`: an empty list of tensors.
+pub fn write_module_with_list(folder: &Path, forward: &str, name: &str) {
+    let mut attributes = Vec::new();
+    text(&mut attributes, name);
+    attributes.extend_from_slice(b"ctorch.jit._pickle\nrestore_type_tag\n(]");
+    text(&mut attributes, "List[Tensor]");
+    attributes.extend_from_slice(b"tR");
+    let code = format!("  __parameters__ = []\n  __buffers__ = []\n  {name} : List[Tensor]\n");
+    write_archive(folder, &code, forward, &attributes, &[]);
+}
+
+fn write_archive(folder: &Path, declared: &str, forward: &str, attributes: &[u8], tensors: &[&[f32]]) {
+    let code = format!("class Net(Module):\n{declared}  def forward(self: __torch__.Net,\n    {forward}\n");
+    let pickle = [&b"\x80\x02c__torch__\nNet\n)\x81}("[..], attributes, b"ub."].concat();
     let file = std::fs::File::create(folder.join("model.pt")).unwrap();
     let mut archive = ZipWriter::new(file);
     let mut entry = |name: &str, method, bytes: &[u8]| {
@@ -39,7 +53,7 @@ pub fn write_module(folder: &Path, forward: &str, parameters: &[(&str, &[i64], V
     entry("code/__torch__.py", CompressionMethod::Deflated, code.as_bytes());
     entry("constants.pkl", CompressionMethod::Stored, b"\x80\x02).");
     entry("version", CompressionMethod::Stored, b"3\n");
-    for (index, (.., values)) in parameters.iter().enumerate() {
+    for (index, values) in tensors.iter().enumerate() {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         entry(&format!("data/{index}"), CompressionMethod::Stored, &bytes);
     }
