@@ -33,7 +33,7 @@ from spleen_phantom import best_threshold_dice, make_phantom, sample_parameters
 from spleen_phantom.ranges import generator
 
 SIZE = (224, 224, 224)
-PART = 160  # voxels along each side of the parts that most of the training uses
+PART = 128  # voxels along each side of the parts that most of the training uses
 HELDOUT_SEED = 100_000
 NETWORK = {
     "spatial_dims": 3,
@@ -188,8 +188,8 @@ def train(args) -> None:
         for group in optimizer.param_groups:
             group["lr"] = rate
         network.train()
-        # Parts are cheap and teach the surroundings; the last fifth sees whole volumes, as the server does.
-        side = PART if step < 0.8 * args.steps else SIZE[0]
+        # Parts are cheap and teach the surroundings; the last steps see whole volumes, as the server does.
+        side = PART if step < args.steps - args.whole else SIZE[0]
         volumes, labels = batch(paths, side, np.random.default_rng([args.seed, step]))
         loss = loss_of(network(volumes), labels)
         optimizer.zero_grad()
@@ -306,13 +306,14 @@ def export(args) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("data", "train", "test", "export"))
-    parser.add_argument("--cache", required=True, help="folder for volumes and checkpoint (about 25 MB a phantom)")
+    parser.add_argument("--cache", required=True, help="folder for volumes (25 MB each, held-out 50 MB) and checkpoint")
     parser.add_argument("--count", type=int, default=96, help="training phantoms, seeds 0.. (default 96)")
     parser.add_argument("--test-count", type=int, default=24, help="held-out phantoms (default 24)")
     parser.add_argument("--workers", type=int, default=2, help="processes that make phantoms (default 2)")
     parser.add_argument("--pipeline", help="pre-process with this built example 'steps' instead of MONAI")
     parser.add_argument("--seed", type=int, default=1, help="of weights, order and augmentation (default 1)")
     parser.add_argument("--steps", type=int, default=700, help="training steps of two volumes (default 700)")
+    parser.add_argument("--whole", type=int, default=60, help="the last of them see whole volumes (default 60)")
     parser.add_argument("--rate", type=float, default=3e-3, help="learning rate at its highest (default 0.003)")
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
     parser.add_argument("--model", help="test this TorchScript file instead of the checkpoint")
