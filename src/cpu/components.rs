@@ -7,6 +7,7 @@
 mod slab;
 
 use std::cmp::Reverse;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use triton_backend_api::Result;
@@ -17,15 +18,52 @@ use super::{allocate, reference};
 use crate::config::KeepLargest;
 use slab::{Slab, union};
 
-pub(super) fn keep_largest(mut labels: Labels, keep: &KeepLargest, threads: &Threads) -> Result<Labels> {
+/// The working memory of past searches, for the next ones: where scores are noise it is as large as a volume.
+pub(super) struct Scratch {
+    free: Mutex<Vec<Search>>,
+    limit: usize,
+}
+
+/// The working memory of one search.
+#[derive(Default)]
+struct Search {
+    slabs: Vec<Slab>,
+    /// For each run of all slabs its parent, and then the number of its component.
+    numbers: Vec<u32>,
+}
+
+impl Scratch {
+    /// Keeps the working memory of at most `limit` searches.
+    pub fn new(limit: usize) -> Self {
+        Self { free: Mutex::new(Vec::new()), limit }
+    }
+
+    fn take(&self) -> Search {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn keep(&self, search: Search) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < self.limit {
+            free.push(search);
+        }
+    }
+}
+
+pub(super) fn keep_largest(
+    mut labels: Labels,
+    keep: &KeepLargest,
+    threads: &Threads,
+    scratch: &Scratch,
+) -> Result<Labels> {
     let selected = reference::components::selected(&labels, keep);
-    if !keep.independent {
-        keep_largest_of(&mut labels, &selected, keep, threads)?;
-        return Ok(labels);
+    let unions: Vec<&[u8]> =
+        if keep.independent { selected.chunks(1).collect() } else { vec![selected.as_slice()] };
+    let mut search = scratch.take();
+    for selected in unions {
+        keep_largest_of(&mut labels, selected, keep, threads, &mut search)?;
     }
-    for label in selected {
-        keep_largest_of(&mut labels, &[label], keep, threads)?;
-    }
+    scratch.keep(search);
     Ok(labels)
 }
 
@@ -35,6 +73,7 @@ fn keep_largest_of(
     selected: &[u8],
     keep: &KeepLargest,
     threads: &Threads,
+    search: &mut Search,
 ) -> Result<()> {
     let [planes, columns, depth] = labels.shape().dims();
     // Run numbers and ends are 32 bits wide. A row's runs are at most half of its voxels, rounded up.
@@ -49,20 +88,19 @@ fn keep_largest_of(
     }
     let plain = labels.highest() <= 1 && selected == [1];
     let table = (!plain).then_some(&is_selected);
-    let mut slabs = labels
-        .data()
-        .par_chunks(slab_size)
-        .map(|labels| Slab::new(labels, columns, depth, table, keep.connectivity))
-        .collect::<Result<Vec<_>>>()?;
+    let Search { slabs, numbers } = search;
+    slabs.resize_with(labels.data().len().div_ceil(slab_size), Slab::default);
+    let pieces = labels.data().par_chunks(slab_size).zip(&mut *slabs);
+    pieces.try_for_each(|(labels, slab)| slab.search(labels, columns, depth, table, keep.connectivity))?;
 
-    let mut numbers = join(&mut slabs, columns, keep)?;
-    let sizes = components(&slabs, &mut numbers)?;
+    join(slabs, numbers, columns, keep)?;
+    let sizes = components(slabs, numbers)?;
     if sizes.len() <= keep.num_components {
         return Ok(());
     }
     let kept = largest(&sizes, keep.num_components)?;
-    let bases = bases(&slabs);
-    labels.data_mut().par_chunks_mut(slab_size).zip(&slabs).zip(bases).for_each(|((labels, slab), base)| {
+    let (bases, numbers) = (bases(slabs), &*numbers);
+    labels.data_mut().par_chunks_mut(slab_size).zip(&*slabs).zip(bases).for_each(|((labels, slab), base)| {
         slab.clear(labels, depth, |run| !kept[numbers[base + run] as usize]);
     });
     Ok(())
@@ -78,42 +116,48 @@ fn bases(slabs: &[Slab]) -> Vec<usize> {
     slabs.iter().map(&mut base).collect()
 }
 
-/// One parent for each run of all slabs, with the slabs joined.
-fn join(slabs: &mut [Slab], columns: usize, keep: &KeepLargest) -> Result<Vec<u32>> {
-    let mut parents = Vec::new();
-    allocate::reserve(
-        &mut parents,
-        slabs.iter().map(|slab| slab.runs.len()).sum(),
-        "the search for components",
-    )?;
+/// Leaves one parent for each run of all slabs in `parents`, with the slabs joined.
+fn join(slabs: &[Slab], parents: &mut Vec<u32>, columns: usize, keep: &KeepLargest) -> Result<()> {
+    parents.clear();
+    allocate::reserve(parents, slabs.iter().map(|slab| slab.runs.len()).sum(), "the search for components")?;
     let bases = bases(slabs);
-    for (slab, base) in slabs.iter_mut().zip(&bases) {
-        parents.extend(std::mem::take(&mut slab.parents).iter().map(|parent| parent + *base as u32));
+    for (slab, base) in slabs.iter().zip(&bases) {
+        parents.extend(slab.parents.iter().map(|parent| parent + *base as u32));
     }
     for (pair, bases) in slabs.windows(2).zip(bases.windows(2)) {
         let ([above, below], [base_above, base_below]) = (pair, bases) else { continue };
         slab::join_planes(above, below, columns, keep.connectivity, |a, b| {
-            union(&mut parents, (base_above + a) as u32, (base_below + b) as u32);
+            union(parents, (base_above + a) as u32, (base_below + b) as u32);
         });
     }
-    Ok(parents)
+    Ok(())
 }
 
 /// Turns parents into numbers of components, and returns the components' sizes.
 fn components(slabs: &[Slab], numbers: &mut [u32]) -> Result<Vec<u64>> {
     let mut sizes: Vec<u64> = Vec::new();
+    // Neighbouring runs are mostly of one component: its size is added up here before it is written there.
+    let (mut last, mut added) = (0, 0);
     let runs = slabs.iter().flat_map(|slab| &slab.runs);
     for (at, run) in runs.enumerate() {
         let parent = numbers[at] as usize;
-        if parent == at {
+        let number = if parent == at {
             allocate::reserve(&mut sizes, 1, "the list of components")?;
-            numbers[at] = sizes.len() as u32;
             sizes.push(0);
+            sizes.len() - 1
         } else {
             // Parents come before their children, so this one is a number already.
-            numbers[at] = numbers[parent];
+            numbers[parent] as usize
+        };
+        numbers[at] = number as u32;
+        if number != last {
+            sizes[last] += added;
+            (last, added) = (number, 0);
         }
-        sizes[numbers[at] as usize] += u64::from(run.end - run.start);
+        added += u64::from(run.end - run.start);
+    }
+    if let Some(size) = sizes.get_mut(last) {
+        *size += added;
     }
     Ok(sizes)
 }

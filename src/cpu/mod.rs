@@ -26,18 +26,20 @@ pub use threads::Threads;
 use crate::config::{KeepLargest, Scale};
 use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, Shape3};
+use components::Scratch;
 
 /// The host: its threads, and the memory that it keeps between requests.
 pub struct Cpu {
     threads: Threads,
     pool: HostPool,
+    scratch: Scratch,
 }
 
 impl Cpu {
     /// Works on these threads, and keeps the buffers of `volumes` volumes at a time for the next ones.
     pub fn new(threads: Threads, volumes: usize) -> Self {
         // Each has a resized volume, a label map and a contour, and perhaps a gathered input.
-        Self { threads, pool: HostPool::new(4 * volumes) }
+        Self { threads, pool: HostPool::new(4 * volumes), scratch: Scratch::new(volumes) }
     }
 
     /// Memory of undefined contents; `what` names its use in the error.
@@ -70,7 +72,7 @@ impl Device for Cpu {
     }
 
     fn keep_largest(&self, labels: Labels, keep: &KeepLargest) -> Result<Labels> {
-        self.threads.run(|| components::keep_largest(labels, keep, &self.threads))
+        self.threads.run(|| components::keep_largest(labels, keep, &self.threads, &self.scratch))
     }
 
     fn contour(&self, labels: &Labels) -> Result<Labels> {

@@ -14,6 +14,7 @@ pub(super) struct Run {
 }
 
 /// Some planes of a volume: their runs, and their rows as bits.
+#[derive(Default)]
 pub(super) struct Slab {
     /// All runs in C order.
     pub runs: Vec<Run>,
@@ -45,15 +46,17 @@ impl Word {
 }
 
 impl Slab {
-    /// Finds and joins the runs. Without `table` the labels are 0 or 1 and 1 is selected.
-    pub fn new(
+    /// Finds and joins the runs of these planes, in place of those found before. Without `table` the labels are 0 or 1
+    /// and 1 is selected.
+    pub fn search(
+        &mut self,
         labels: &[u8],
         columns: usize,
         depth: usize,
         table: Option<&[u8; 256]>,
         connectivity: Connectivity,
-    ) -> Result<Self> {
-        simd::run(Search { labels, columns, depth, table, connectivity })
+    ) -> Result<()> {
+        simd::run(Search { slab: self, labels, columns, depth, table, connectivity })
     }
 
     fn rows(&self) -> usize {
@@ -77,6 +80,7 @@ impl Slab {
 }
 
 struct Search<'a> {
+    slab: &'a mut Slab,
     labels: &'a [u8],
     columns: usize,
     depth: usize,
@@ -85,15 +89,21 @@ struct Search<'a> {
 }
 
 impl Kernel for Search<'_> {
-    type Output = Result<Slab>;
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run(self) -> Result<Slab> {
-        let Self { labels, columns, depth, table, connectivity } = self;
+    fn run(self) -> Result<()> {
+        let Self { slab, labels, columns, depth, table, connectivity } = self;
         let (what, width, rows) = ("the search for components", bits::words(depth), labels.len() / depth);
-        let words = allocate::filled(rows * width, Word::default(), what)?;
-        let mut slab = Slab { runs: Vec::new(), parents: Vec::new(), ends: vec![0], words, width };
-        allocate::reserve(&mut slab.ends, rows, what)?;
+        slab.runs.clear();
+        slab.parents.clear();
+        slab.ends.clear();
+        allocate::reserve(&mut slab.ends, rows + 1, what)?;
+        slab.ends.push(0);
+        slab.words.clear();
+        allocate::reserve(&mut slab.words, rows * width, what)?;
+        slab.words.resize(rows * width, Word::default());
+        slab.width = width;
         let mut packed = allocate::filled(width, 0, what)?;
         let mut mapped = allocate::filled(depth, 0, what)?;
         for (row, labels) in labels.chunks_exact(depth).enumerate() {
@@ -125,7 +135,7 @@ impl Kernel for Search<'_> {
             let mut join = |a: usize, b: usize| union(&mut parents, a as u32, b as u32);
             let above = row.checked_sub(columns).map(|above| slab.row(above));
             if above.is_some() {
-                join_row(&slab, row - columns, columns, slab.row(row), connectivity, &mut join);
+                join_row(slab, row - columns, columns, slab.row(row), connectivity, &mut join);
             }
             if !row.is_multiple_of(columns)
                 && let Some(reach) = reach(1, connectivity)
@@ -136,7 +146,7 @@ impl Kernel for Search<'_> {
             }
             slab.parents = parents;
         }
-        Ok(slab)
+        Ok(())
     }
 }
 
@@ -216,6 +226,9 @@ pub(super) fn join_planes(
 /// Joins two components; the lower root becomes the root of both.
 #[inline(always)]
 pub(super) fn union(parents: &mut [u32], a: u32, b: u32) {
+    if parents[a as usize] == parents[b as usize] {
+        return;
+    }
     let (a, b) = (root(parents, a), root(parents, b));
     if a != b {
         parents[a.max(b) as usize] = a.min(b);
