@@ -44,11 +44,14 @@ say "$notice"
 need_platform
 need_rust
 environments=(serve demo)
+if own_pytorch_backend_needed; then environments+=(libtorch); fi
+for name in "${environments[@]}"; do
+  environment_ready "$name" && continue
+  say "The first run takes some 5 min on 2 cores with a fast line, and 3 GB of disk in all; the next ones some 10 s."
+  break
+done
 announce_spleenseg_build
-if own_pytorch_backend_needed; then
-  environments+=(libtorch)
-  announce_torchscript_build
-fi
+if own_pytorch_backend_needed; then announce_torchscript_build; fi
 ensure_environments "${environments[@]}"
 ((${#files[@]} == 0)) || "${client[@]}" check "${options[@]}"
 

@@ -94,4 +94,5 @@ def text(title: str, scan: Scan, found: Measured, answer, files: Files, notice: 
     ]
     if made:
         lines.append(f"  {files.ct}, {files.label.name}  the phantom and its spleen")
+        lines += ["", "This is one phantom. How the network does on others: models/segmentation_3d/README.md"]
     return "\n".join([*lines, "", notice])
