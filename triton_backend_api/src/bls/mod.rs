@@ -132,7 +132,8 @@ impl InferenceRequest {
                     )
                 })
                 .and_then(|()| {
-                    // The server takes the trace over with this call, also where the call fails.
+                    // By the ABI the trace is the server's with this call, also where the call fails. (Where it fails
+                    // early the server forgets the trace: one is lost then, which beats freeing one twice.)
                     let trace = self.trace.take().map_or(std::ptr::null_mut(), NonNull::as_ptr);
                     raw::server_infer_async(self.server.as_raw(), raw, trace)
                 })
