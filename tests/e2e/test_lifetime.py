@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import clients
 import numpy as np
@@ -74,7 +75,19 @@ def test_loading_again_and_again(server, models, volume):
     for _ in range(5):
         models.load(name)
         assert_equals_monai(clients.http(server, name, volume), volume)
+        assert threads_of(server, name), "an instance has threads of its own"
         models.unload(name)
+    # Unloading goes on after the call has returned.
+    deadline = time.monotonic() + 20
+    while left := threads_of(server, name) + threads_of(server, "spleenseg-"):
+        assert time.monotonic() < deadline, f"threads are left: {left}"
+        time.sleep(0.05)
+
+
+def threads_of(server, prefix: str) -> list[str]:
+    """The names of the server's threads that begin so; Linux keeps 15 characters."""
+    names = [path.read_text().strip() for path in Path(f"/proc/{server.process.pid}/task").glob("*/comm")]
+    return [name for name in names if name.startswith(prefix[:15])]
 
 
 def test_several_instances_give_the_same(server, models, volume):
