@@ -43,6 +43,9 @@ find_python() {
 
 need_rust() {
   need cargo "Install Rust (stable) from https://rustup.rs"
+  local version
+  version=$(cargo --version | awk '{ print $2 }')
+  [[ $(printf '1.88.0\n%s\n' "$version" | sort -V | head -n 1) == 1.88.0 ]] || die "cargo is $version; 1.88 or newer is needed: rustup update stable"
   need cc "A C compiler links Rust code. Debian, Ubuntu: apt-get install gcc"
 }
 
