@@ -54,7 +54,7 @@ wait_until_ready "$server" "$http" 180
 say ""
 say "Ready: HTTP 127.0.0.1:$http, gRPC 127.0.0.1:$grpc, metrics 127.0.0.1:$metrics. Ctrl-C stops it. Try, in another terminal:"
 say ""
-# Counted windows and a wide margin: a request takes seconds here, so that perf_analyzer's windows of 5 s hold one or two,
+# Counted windows and a wide margin: with a large network a request takes seconds, so that perf_analyzer's windows of 5 s hold one or two,
 # or none, and it gives up on the first use of a busy machine. For numbers to publish there is scripts/bench.sh.
 printf '%s -m spleen_seg -u localhost:%s --input-data zero --shape INPUT0:512,512,114 --shared-memory system %s\n' \
   "$ROOT/scripts/perf_analyzer.sh" "$http" "--measurement-mode count_windows --measurement-request-count 3 --stability-percentage 50"
