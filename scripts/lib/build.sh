@@ -1,7 +1,9 @@
 # Builds the two backends and lays them out as Triton expects: BACKENDS/<name>/libtriton_<name>.so
+# The examples of triton_backend_api go into a folder of their own, EXAMPLES, in the same way.
 # shellcheck shell=bash
 
 BACKENDS=$ROOT/build/backends
+EXAMPLES=$ROOT/build/examples
 
 # torch-sys takes minutes to compile, so its target folder lives in the cache, shared by all checkouts that would compile
 # the same: this compiler, this torch-sys, this libtorch. All else cargo sees by itself.
@@ -37,8 +39,9 @@ announce_spleenseg_build() {
     say "To be compiled in $target: libtriton_spleenseg.so, some 1 min on 2 cores, 200 MB. Once only."
 }
 
-install_backend() { # install_backend NAME FILE : replaces it in one step, since a running server may have it mapped
-  mkdir -p "$BACKENDS/$1" && cp "$2" "$BACKENDS/$1/.new" && mv "$BACKENDS/$1/.new" "$BACKENDS/$1/libtriton_$1.so"
+install_backend() { # install_backend NAME FILE [FOLDER] : replaces it in one step, since a running server may have it mapped
+  local folder=${3:-$BACKENDS}/$1
+  mkdir -p "$folder" && cp "$2" "$folder/.new" && mv "$folder/.new" "$folder/libtriton_$1.so"
 }
 
 # Every step says "|| return": a function that is called in a condition does not stop at a failing command by itself,
@@ -63,6 +66,16 @@ build_pytorch() {
     cd "$ROOT" && cargo build --release --locked -p torchscript_backend --lib || exit
     install_backend pytorch "$CARGO_TARGET_DIR/release/libtriton_pytorch.so"
   )
+}
+
+build_examples() {
+  local source name
+  need_rust
+  (cd "$ROOT" && cargo build --release --locked -p triton_backend_api --examples) || return
+  for source in "$ROOT"/triton_backend_api/examples/*.rs; do
+    name=$(basename "$source" .rs)
+    install_backend "$name" "${CARGO_TARGET_DIR:-$ROOT/target}/release/examples/lib$name.so" "$EXAMPLES" || return
+  done
 }
 
 build_backends() { build_spleenseg && build_pytorch; }

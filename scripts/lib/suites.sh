@@ -116,7 +116,7 @@ suite_tools() {
 }
 
 suite_e2e() {
-  if ! (build_backends); then
+  if ! (build_backends && build_examples); then
     count "end to end" 0 1 0
     say "the backends do not build, so nothing was tested end to end"
     return
@@ -125,7 +125,7 @@ suite_e2e() {
   local repository=$ROOT/build/test_repository
   write_model_repository "$repository"
   locate_triton
-  export SPLEENSEG_BACKENDS=$BACKENDS SPLEENSEG_REPOSITORY=$repository
+  export SPLEENSEG_BACKENDS=$BACKENDS SPLEENSEG_EXAMPLES=$EXAMPLES SPLEENSEG_REPOSITORY=$repository
   export SPLEENSEG_TRITON=$TRITON_SERVER SPLEENSEG_TRITON_LIBRARIES=$TRITON_LIBRARIES
   export SPLEENSEG_STOCK_BACKENDS=$TRITON_STOCK_BACKENDS SPLEENSEG_PERF_ANALYZER=$ROOT/scripts/perf_analyzer.sh
   run_pytest "end to end" tests/e2e "$@"

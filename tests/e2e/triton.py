@@ -27,9 +27,10 @@ def setting(name: str) -> str:
 
 
 def backend_folder(where: Path) -> Path:
-    """Our backends, and the stock Python backend for child models that do what a test wants them to do."""
+    """Our backends, the examples, and the stock Python backend for child models that do what a test wants them to do."""
     where.mkdir()
-    for backend in Path(setting("SPLEENSEG_BACKENDS")).iterdir():
+    folders = [setting("SPLEENSEG_BACKENDS"), os.environ.get("SPLEENSEG_EXAMPLES")]
+    for backend in (backend for folder in folders if folder for backend in Path(folder).iterdir()):
         (where / backend.name).symlink_to(backend.resolve())
     stock = Path(setting("SPLEENSEG_STOCK_BACKENDS")) / "python"
     shutil.copytree(stock, where / "python")

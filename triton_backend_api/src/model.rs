@@ -77,6 +77,14 @@ impl ModelContext {
         self.repository.join(self.version.to_string())
     }
 
+    /// The path that a parameter names: `$$TRITON_MODEL_DIRECTORY` at its beginning stands for
+    /// [`Self::repository`], as it does for the Python backend, and a relative path lies below it too.
+    pub fn path(&self, parameter: &str) -> PathBuf {
+        let below =
+            parameter.strip_prefix("$$TRITON_MODEL_DIRECTORY").map(|rest| rest.trim_start_matches('/'));
+        self.repository.join(below.unwrap_or(parameter))
+    }
+
     /// The configuration, completed.
     pub fn config(&self) -> &ModelConfig {
         &self.config

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::glue::boundary::boundary;
+use crate::glue::pin::keep_mapped;
 use crate::glue::runner::Runner;
 use crate::instance::InstanceContext;
 use crate::model::{Model, ModelContext, auto_complete};
@@ -38,6 +39,7 @@ pub unsafe fn initialize(backend: *mut sys::TRITONBACKEND_Backend) -> *mut sys::
                  or a later {our_major}.x"
             )));
         }
+        keep_mapped();
         Ok(())
     })
 }

@@ -5,6 +5,7 @@
 pub(crate) mod boundary;
 mod entry;
 pub(crate) mod gate;
+mod pin;
 mod pool;
 mod runner;
 
