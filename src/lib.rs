@@ -5,6 +5,8 @@ mod backend;
 mod bridge;
 pub mod config;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod interface;
 pub mod pipeline;
 mod segmenter;

@@ -21,7 +21,7 @@ pub(super) fn find(input: &Input<'_>, scale: &Scale) -> Foreground {
 }
 
 /// The lowest intensity that is foreground, NaN where none is; `None` where scaling is not monotonic in float32.
-fn threshold(scale: &Scale) -> Option<f32> {
+pub(crate) fn threshold(scale: &Scale) -> Option<f32> {
     let positive = |factor: f32| factor.is_normal() && factor > 0.0;
     if !positive(scale.a_span) || !scale.b.is_none_or(|(span, min)| positive(span) && min.is_finite()) {
         return None;

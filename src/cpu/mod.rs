@@ -22,6 +22,10 @@ use triton_backend_api::{HostMemory, HostPool, Result};
 
 pub use buffers::{Input, Labels, Logits, Output, Tensor};
 pub use threads::Threads;
+#[cfg(feature = "cuda")]
+pub(crate) use {
+    foreground::threshold as foreground_threshold, resize::area::is_separable as area_is_separable,
+};
 
 use crate::config::{KeepLargest, Scale};
 use crate::pipeline::{Argmax, CropScaleResize, Device};

@@ -1,7 +1,7 @@
 //! Crop, scale and resize. Area resizing, the default, has a form of its own; the other modes and sizes are the
 //! reference's.
 
-mod area;
+pub(super) mod area;
 
 use triton_backend_api::{HostPool, Result};
 

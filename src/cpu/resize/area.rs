@@ -25,7 +25,7 @@ const LARGEST_WINDOW: usize = 400;
 const PLANES_AT_A_TIME: usize = 8;
 
 /// Whether this way is the one to take: windows must be small, and several, and there must be something to resize.
-pub(super) fn is_separable(plan: &CropScaleResize) -> Result<bool> {
+pub(crate) fn is_separable(plan: &CropScaleResize) -> Result<bool> {
     let (from, to) = (plan.crop.size()?, plan.size);
     let largest = AXES.map(|axis| from.dims()[axis].div_ceil(to.dims()[axis]) + 1);
     let window = largest.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
