@@ -9,11 +9,11 @@ use triton_backend_api::{
 use crate::bridge::Bridge;
 use crate::config::PipelineConfig;
 use crate::cpu::{Cpu, Threads};
-use crate::interface::{self, CONTOUR, INPUT, Interface, MASK};
-use crate::pipeline::{Pipeline, PreparedVolume};
+use crate::interface::{self, INPUT, Interface, OUTPUTS};
+use crate::pipeline::{Pipeline, PreparedVolume, Results, Segmentation};
 use crate::segmenter::Segmenter;
 use crate::timed::Timed;
-use crate::volume::{LabelType, Shape3};
+use crate::volume::Shape3;
 
 /// One loaded version of the model.
 pub struct SpleenModel {
@@ -121,11 +121,11 @@ fn serve<D: Bridge>(
     let (interface, pipeline) = (&model.interface, &model.pipeline);
     let device = &Timed::new(device);
     let wanted = interface.wanted(&request.requested_outputs()?)?;
+    let input = request.input(INPUT)?;
+    let (_, input_shape) = interface::volumes(input.shape())?;
     let prepared = {
-        let input = request.input(INPUT)?;
-        let (_, size) = interface::volumes(input.shape())?;
         let source = device.read(&input)?;
-        let volumes = device.volumes(&source, interface.voxel_type, size)?;
+        let volumes = device.volumes(&source, interface.voxel_type, input_shape)?;
         *stage = Stage::Prepare;
         check_cancelled(request)?;
         pipeline.prepare(device, &volumes)?
@@ -137,7 +137,8 @@ fn serve<D: Bridge>(
 
     *stage = Stage::Segment;
     reply.mark_compute_start();
-    let tensors = prepared.into_iter().map(|volume| volume.tensor).collect();
+    let (tensors, placements): (Vec<_>, Vec<_>) =
+        prepared.into_iter().map(|volume| (volume.tensor, volume.placement)).unzip();
     let scores = device.time("network", || model.segmenter.segment(device, request, tensors, size))?;
     reply.mark_compute_end();
     scores.iter().try_for_each(|scores| interface.check_classes(scores.classes()))?;
@@ -145,35 +146,45 @@ fn serve<D: Bridge>(
     *stage = Stage::Finish;
     check_cancelled(request)?;
     let mut results = Vec::with_capacity(scores.len());
-    for scores in scores {
-        results.push(pipeline.finish(device, &scores.logits(device)?, wanted)?);
+    for (scores, placement) in scores.into_iter().zip(&placements) {
+        results.push(pipeline.finish(device, &scores.logits(device)?, placement, wanted)?);
     }
     let odd = results.iter().map(|result| result.nan_count).sum();
     warn_not_finite(model, request, "scores of the network are NaN", odd);
 
     *stage = Stage::Write;
-    let shape = interface::output_shape(results.len(), size);
-    let masks = results.iter().filter_map(|result| result.mask.as_ref()).collect();
-    write(device, reply, MASK, interface.mask, &shape, masks)?;
-    let contours = results.iter().filter_map(|result| result.contour.as_ref()).collect();
-    write(device, reply, CONTOUR, interface.contour, &shape, contours)?;
+    write(device, reply, interface, &results, size, input_shape)?;
     log!(Verbose, "{}: request '{}': steps {device}", model.name, request.id().unwrap_or_default());
     Ok(())
 }
 
-/// Writes one output, unless it was not asked for.
+/// Writes the outputs that were asked for.
 fn write<D: Bridge>(
     device: &D,
     reply: &mut Reply,
-    name: &str,
-    declared: Option<LabelType>,
-    shape: &[i64],
-    labels: Vec<&D::Labels>,
+    interface: &Interface,
+    results: &[Segmentation<D::Labels>],
+    size: Shape3,
+    input_shape: Shape3,
 ) -> Result<()> {
-    let (Some(label_type), false) = (declared, labels.is_empty()) else { return Ok(()) };
-    let data_type = interface::data_type(label_type);
-    let output = reply.output_in(D::OUTPUT_MEMORY, name, data_type, shape)?;
-    device.write_output(&labels, output, label_type).map_err(|e| e.context(format!("output '{name}'")))
+    // For each output, one label map for each volume; none where it was not asked for.
+    let mut labels = Results::<Vec<&D::Labels>>::default();
+    for result in results {
+        for (all, one) in labels.as_mut().zip(result.labels.as_ref()).into_array() {
+            all.extend(one);
+        }
+    }
+    let sizes = Results { mask: size, contour: size, mask_native: input_shape, contour_native: input_shape };
+    let outputs = OUTPUTS.zip(interface.outputs).zip(sizes).zip(labels);
+    for (((name, declared), size), labels) in outputs.into_array() {
+        let (Some(label_type), false) = (declared, labels.is_empty()) else { continue };
+        let (data_type, shape) =
+            (interface::data_type(label_type), interface::output_shape(labels.len(), size));
+        let output = reply.output_in(D::OUTPUT_MEMORY, name, data_type, &shape)?;
+        let written = device.write_output(&labels, output, label_type);
+        written.map_err(|e| e.context(format!("output '{name}'")))?;
+    }
+    Ok(())
 }
 
 /// The size that all volumes of a request have after resizing; they share one output tensor.
@@ -196,9 +207,9 @@ fn describe<T>(reply: &mut Reply, prepared: &[PreparedVolume<T>]) -> Result<()> 
     let list = |entry: &dyn Fn(&PreparedVolume<T>) -> Value| {
         Value::from_iter(prepared.iter().map(entry)).to_string()
     };
-    reply.set_parameter("crop_start", list(&|volume| json!(volume.crop.start)))?;
-    reply.set_parameter("crop_end", list(&|volume| json!(volume.crop.end)))?;
-    reply.set_parameter("input_shape", list(&|volume| json!(volume.input_shape.dims())))
+    reply.set_parameter("crop_start", list(&|volume| json!(volume.placement.crop.start)))?;
+    reply.set_parameter("crop_end", list(&|volume| json!(volume.placement.crop.end)))?;
+    reply.set_parameter("input_shape", list(&|volume| json!(volume.placement.input_shape.dims())))
 }
 
 fn check_cancelled(request: &Request) -> Result<()> {

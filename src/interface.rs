@@ -4,25 +4,26 @@ use serde_json::{Value, json};
 use triton_backend_api::{DataType, Error, ModelConfig, Result, TensorConfig};
 
 use crate::config::PipelineConfig;
-use crate::pipeline::Wanted;
+use crate::pipeline::{Results, Wanted};
 use crate::volume::{LabelType, Shape3, VoxelType};
 
 /// The input's name.
 pub const INPUT: &str = "INPUT0";
-/// The label map's name.
-pub const MASK: &str = "MASK";
-/// The contour's name.
-pub const CONTOUR: &str = "CONTOUR";
+/// The outputs' names.
+pub const OUTPUTS: Results<&str> = Results {
+    mask: "MASK",
+    contour: "CONTOUR",
+    mask_native: "MASK_NATIVE",
+    contour_native: "CONTOUR_NATIVE",
+};
 
 /// The declared tensors, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Element type of the input.
     pub voxel_type: VoxelType,
-    /// Element type of the label map; none where it is not declared.
-    pub mask: Option<LabelType>,
-    /// Element type of the contour; none where it is not declared.
-    pub contour: Option<LabelType>,
+    /// Element types of the outputs; none where one is not declared.
+    pub outputs: Results<Option<LabelType>>,
 }
 
 impl Interface {
@@ -36,52 +37,62 @@ impl Interface {
         };
         refuse_options(config)?;
         let voxel_type = check_input(input, batch_axis)?;
-        let mut declared = Self { voxel_type, mask: None, contour: None };
         if outputs.is_empty() {
-            return Err(Error::invalid_arg(format!("no outputs; accepted are {MASK}, {CONTOUR} or both")));
+            return Err(Error::invalid_arg(format!("no outputs; accepted are {}", names())));
         }
+        let mut declared = Results::default();
         for output in &outputs {
-            let label_type = check_output(output, batch_axis, pipeline)?;
-            match output.name.as_str() {
-                MASK => declared.mask = Some(label_type),
-                _ => declared.contour = Some(label_type),
-            }
+            let label_type = check_output(output, input, batch_axis, pipeline)?;
+            *named(&mut declared, &output.name)? = Some(label_type);
         }
-        Ok(declared)
+        Ok(Self { voxel_type, outputs: declared })
     }
 
     /// Refuses an answer with more classes than the label map's type can name. How many classes a network has is not
     /// known before it answers.
     pub fn check_classes(&self, classes: usize) -> Result<()> {
-        if self.mask == Some(LabelType::Bool) && classes > 2 {
-            return Err(Error::internal(format!(
-                "output '{MASK}' has data type TYPE_BOOL, and the network answers with {classes} classes; accepted are \
+        let masks = [(OUTPUTS.mask, self.outputs.mask), (OUTPUTS.mask_native, self.outputs.mask_native)];
+        match masks.into_iter().find(|(_, declared)| *declared == Some(LabelType::Bool)) {
+            Some((name, _)) if classes > 2 => Err(Error::internal(format!(
+                "output '{name}' has data type TYPE_BOOL, and the network answers with {classes} classes; accepted are \
                  2 classes, or another data type"
-            )));
+            ))),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Which results the names of a request ask for; no names ask for all that is declared.
     pub fn wanted(&self, names: &[String]) -> Result<Wanted> {
-        let declared = Wanted { mask: self.mask.is_some(), contour: self.contour.is_some() };
+        let declared = self.outputs.map(|label_type| label_type.is_some());
         if names.is_empty() {
             return Ok(declared);
         }
-        let mut wanted = Wanted { mask: false, contour: false };
+        let mut wanted = Wanted::default();
         for name in names {
-            match name.as_str() {
-                MASK if declared.mask => wanted.mask = true,
-                CONTOUR if declared.contour => wanted.contour = true,
-                other => {
-                    return Err(Error::invalid_arg(format!(
-                        "output '{other}' is not declared by this model"
-                    )));
-                }
+            let known = OUTPUTS.zip(declared).into_array().contains(&(name, true));
+            if !known {
+                return Err(Error::invalid_arg(format!("output '{name}' is not declared by this model")));
             }
+            *named(&mut wanted, name)? = true;
         }
         Ok(wanted)
     }
+}
+
+/// What belongs to the output of this name.
+fn named<'r, T>(results: &'r mut Results<T>, name: &str) -> Result<&'r mut T> {
+    let Results { mask, contour, mask_native, contour_native } = results;
+    match name {
+        name if name == OUTPUTS.mask => Ok(mask),
+        name if name == OUTPUTS.contour => Ok(contour),
+        name if name == OUTPUTS.mask_native => Ok(mask_native),
+        name if name == OUTPUTS.contour_native => Ok(contour_native),
+        _ => Err(Error::invalid_arg(format!("output '{name}'; accepted are {}", names()))),
+    }
+}
+
+fn names() -> String {
+    OUTPUTS.into_array().join(", ")
 }
 
 /// The volumes of a request's input: how many there are, and the size of each. `shape` is [batch, H, W, D].
@@ -166,19 +177,25 @@ fn check_input(input: &TensorConfig, batch_axis: bool) -> Result<VoxelType> {
     }
 }
 
-fn check_output(output: &TensorConfig, batch_axis: bool, pipeline: &PipelineConfig) -> Result<LabelType> {
+fn check_output(
+    output: &TensorConfig,
+    input: &TensorConfig,
+    batch_axis: bool,
+    pipeline: &PipelineConfig,
+) -> Result<LabelType> {
     let TensorConfig { name, data_type, dims, .. } = output;
-    if name != MASK && name != CONTOUR {
-        return Err(Error::invalid_arg(format!("output '{name}'; accepted are {MASK} and {CONTOUR}")));
-    }
-    let wanted = output_dims(batch_axis, pipeline);
+    let is_native = *named(&mut NATIVE.clone(), name)?;
+    let (wanted, by) = match is_native {
+        false => (output_dims(batch_axis, pipeline), "spatial_size"),
+        true => (native_dims(batch_axis, input), "INPUT0's dims"),
+    };
     // A batch axis that is part of the dims may also be fixed: the server then holds requests to it.
     let free = usize::from(!batch_axis);
     let fits = dims.len() == wanted.len()
         && dims.iter().zip(&wanted).skip(free).all(|(dim, wanted)| *dim == -1 || dim == wanted);
     if !fits {
         return Err(Error::invalid_arg(format!(
-            "output '{name}' has dims {dims:?}; accepted are {wanted:?} (by spatial_size), -1 for any"
+            "output '{name}' has dims {dims:?}; accepted are {wanted:?} (by {by}), -1 for any"
         )));
     }
     let label_type = match data_type {
@@ -197,7 +214,8 @@ fn check_output(output: &TensorConfig, batch_axis: bool, pipeline: &PipelineConf
         }
     };
     let labels = pipeline.keep.applied_labels.as_deref().unwrap_or_default();
-    let too_high = labels.iter().find(|label| **label > 1).filter(|_| name == MASK);
+    let is_mask = [OUTPUTS.mask, OUTPUTS.mask_native].contains(&name.as_str());
+    let too_high = labels.iter().find(|label| **label > 1).filter(|_| is_mask);
     if let (LabelType::Bool, Some(label)) = (label_type, too_high) {
         return Err(Error::invalid_arg(format!(
             "output '{name}' has data type TYPE_BOOL, and applied_labels names label {label}, which it cannot hold; \
@@ -205,6 +223,16 @@ fn check_output(output: &TensorConfig, batch_axis: bool, pipeline: &PipelineConf
         )));
     }
     Ok(label_type)
+}
+
+/// Which outputs lie on the grid of the input.
+const NATIVE: Results<bool> =
+    Results { mask: false, contour: false, mask_native: true, contour_native: true };
+
+fn native_dims(batch_axis: bool, input: &TensorConfig) -> Vec<i64> {
+    let mut dims = if batch_axis { vec![1] } else { vec![-1, 1] };
+    dims.extend(&input.dims[usize::from(!batch_axis)..]);
+    dims
 }
 
 fn output_dims(batch_axis: bool, pipeline: &PipelineConfig) -> Vec<i64> {
@@ -235,7 +263,7 @@ pub fn auto_complete(config: &ModelConfig) -> Result<Option<Value>> {
     if outputs.is_empty() {
         let dims = output_dims(batch_axis, &pipeline);
         let output = |name| json!({ "name": name, "data_type": "TYPE_FP32", "dims": dims });
-        completed["output"] = json!([output(MASK), output(CONTOUR)]);
+        completed["output"] = json!([output(OUTPUTS.mask), output(OUTPUTS.contour)]);
     }
     Ok(Some(completed))
 }
@@ -270,21 +298,19 @@ mod tests {
             json!([tensor("INPUT0", "TYPE_FP32", &[-1, -1, -1])]),
             json!([tensor("MASK", "TYPE_INT64", &DIMS), tensor("CONTOUR", "TYPE_UINT8", &[-1, -1, -1, -1])]),
         );
-        let expected = Interface {
-            voxel_type: VoxelType::Fp32,
-            mask: Some(LabelType::Int64),
-            contour: Some(LabelType::Uint8),
-        };
-        assert_eq!(with, Ok(expected));
+        let outputs =
+            Results { mask: Some(LabelType::Int64), contour: Some(LabelType::Uint8), ..Default::default() };
+        assert_eq!(with, Ok(Interface { voxel_type: VoxelType::Fp32, outputs }));
         let without = declared(
             0,
             json!([tensor("INPUT0", "TYPE_INT16", &[-1, -1, -1, -1])]),
             json!([tensor("CONTOUR", "TYPE_BOOL", &[-1, 1, 224, 224, 224])]),
         );
-        let expected = Interface { voxel_type: VoxelType::Int16, mask: None, contour: Some(LabelType::Bool) };
+        let outputs = Results { contour: Some(LabelType::Bool), ..Default::default() };
+        let expected = Interface { voxel_type: VoxelType::Int16, outputs };
         assert_eq!(without, Ok(expected));
         assert!(expected.wanted(&["MASK".into()]).is_err());
-        assert_eq!(expected.wanted(&[]), Ok(Wanted { mask: false, contour: true }));
+        assert_eq!(expected.wanted(&[]), Ok(Wanted { contour: true, ..Default::default() }));
     }
 
     #[test]
@@ -323,15 +349,35 @@ mod tests {
 
     #[test]
     fn a_mask_of_bool_refuses_a_network_with_more_classes_and_a_contour_takes_any() {
-        let types = |mask, contour| Interface {
+        let types = |mask, contour, mask_native| Interface {
             voxel_type: VoxelType::Fp32,
-            mask: Some(mask),
-            contour: Some(contour),
+            outputs: Results { mask, contour, mask_native, contour_native: contour }.map(Some),
         };
-        assert_eq!(types(LabelType::Bool, LabelType::Bool).check_classes(2), Ok(()));
-        assert_eq!(types(LabelType::Uint8, LabelType::Bool).check_classes(3), Ok(()));
-        let message = types(LabelType::Bool, LabelType::Fp32).check_classes(3).unwrap_err();
-        assert!(message.message().contains("3 classes"), "{message}");
+        use LabelType::{Bool, Uint8};
+        assert_eq!(types(Bool, Bool, Bool).check_classes(2), Ok(()));
+        assert_eq!(types(Uint8, Bool, Uint8).check_classes(3), Ok(()));
+        for (mask, native, named) in [(Bool, Uint8, "'MASK'"), (Uint8, Bool, "'MASK_NATIVE'")] {
+            let message = types(mask, Uint8, native).check_classes(3).unwrap_err();
+            assert!(
+                message.message().contains("3 classes") && message.message().contains(named),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn native_outputs_have_the_dims_of_the_input() {
+        let outputs = |dims: &[i64]| {
+            json!([tensor("MASK_NATIVE", "TYPE_UINT8", dims), tensor("CONTOUR_NATIVE", "TYPE_UINT8", dims)])
+        };
+        let input = |dims: &[i64]| json!([tensor("INPUT0", "TYPE_INT16", dims)]);
+        let native = declared(1, input(&[-1, -1, 9]), outputs(&[1, -1, -1, 9])).unwrap();
+        let wanted = native.wanted(&["CONTOUR_NATIVE".into()]);
+        assert_eq!(wanted, Ok(Wanted { contour_native: true, ..Default::default() }));
+        assert!(native.wanted(&["MASK".into()]).is_err(), "it is not declared");
+        assert!(declared(0, input(&[-1, -1, -1, -1]), outputs(&[-1, 1, -1, -1, -1])).is_ok());
+        let message = declared(1, input(&[-1, -1, 9]), outputs(&[1, -1, -1, 8])).unwrap_err();
+        assert!(message.message().contains("[1, -1, -1, 9] (by INPUT0's dims)"), "{message}");
     }
 
     #[test]
@@ -364,7 +410,7 @@ mod tests {
             assert_eq!(completed.max_batch_size(), batch);
             let pipeline = PipelineConfig::from_parameters(&completed.parameters()).unwrap();
             let declared = Interface::new(&completed, &pipeline).unwrap();
-            assert_eq!(declared.wanted(&[]), Ok(Wanted { mask: true, contour: true }));
+            assert_eq!(declared.wanted(&[]), Ok(Wanted { mask: true, contour: true, ..Default::default() }));
             assert_eq!(auto_complete(&completed), Ok(None), "a complete configuration is left alone");
         }
     }

@@ -8,7 +8,9 @@ pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod interface;
+pub mod native;
 pub mod pipeline;
+pub mod sampling;
 mod segmenter;
 mod timed;
 pub mod volume;

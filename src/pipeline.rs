@@ -6,6 +6,7 @@
 use triton_backend_api::{Error, Result};
 
 use crate::config::{CropForeground, KeepLargest, PipelineConfig, Resize, ResizeMode, Scale};
+use crate::native::{Placement, VoxelCount};
 use crate::volume::{BoundingBox, Foreground, Shape3};
 
 /// Where the steps run. One implementation is one set of kernels and the buffers that they work on.
@@ -38,6 +39,12 @@ pub trait Device {
 
     /// 1 where 26 times the label exceeds the sum of the 26 labels around it (0 outside the volume), else 0.
     fn contour(&self, labels: &Self::Labels) -> Result<Self::Labels>;
+
+    /// Puts labels back on the grid of the input: each voxel of the box takes the nearest label, all others are 0.
+    fn restore(&self, labels: &Self::Labels, placement: &Placement) -> Result<Self::Labels>;
+
+    /// How many labels are above 0, on their own grid and on that of the input, without making the latter.
+    fn count(&self, labels: &Self::Labels, placement: &Placement) -> Result<VoxelCount>;
 
     /// Writes labels to an output in the output's element type.
     fn write(&self, labels: &Self::Labels, output: Self::Output<'_>) -> Result<()>;
@@ -73,31 +80,75 @@ pub struct PreparedVolume<Tensor> {
     /// The size of `tensor`; the network's own shape is this with a batch and a channel axis of 1 before it.
     pub tensor_shape: Shape3,
     /// Where the tensor lies in the input.
-    pub crop: BoundingBox,
-    /// The size of the input.
-    pub input_shape: Shape3,
+    pub placement: Placement,
     /// How many voxels of the input are NaN: worth a warning.
     pub nan_count: u64,
     /// How many voxels of the input are infinite: worth a warning.
     pub inf_count: u64,
 }
 
-/// Which results a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The label map.
-    pub mask: bool,
+/// One thing for each of the results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Results<T> {
+    /// The label map, on the network's grid.
+    pub mask: T,
     /// Its contour.
-    pub contour: bool,
+    pub contour: T,
+    /// The label map on the grid of the input.
+    pub mask_native: T,
+    /// The contour of that.
+    pub contour_native: T,
 }
 
-/// The results for one volume; those that were not wanted are absent and were not computed.
+impl<T> Results<T> {
+    /// The same for each, in the order of the fields.
+    pub fn map<U>(self, mut each: impl FnMut(T) -> U) -> Results<U> {
+        Results {
+            mask: each(self.mask),
+            contour: each(self.contour),
+            mask_native: each(self.mask_native),
+            contour_native: each(self.contour_native),
+        }
+    }
+
+    /// Each with that of `other`.
+    pub fn zip<U>(self, other: Results<U>) -> Results<(T, U)> {
+        Results {
+            mask: (self.mask, other.mask),
+            contour: (self.contour, other.contour),
+            mask_native: (self.mask_native, other.mask_native),
+            contour_native: (self.contour_native, other.contour_native),
+        }
+    }
+
+    /// All, in the order of the fields.
+    pub fn into_array(self) -> [T; 4] {
+        [self.mask, self.contour, self.mask_native, self.contour_native]
+    }
+
+    /// References to change them.
+    pub fn as_mut(&mut self) -> Results<&mut T> {
+        let Self { mask, contour, mask_native, contour_native } = self;
+        Results { mask, contour, mask_native, contour_native }
+    }
+
+    /// References to them.
+    pub fn as_ref(&self) -> Results<&T> {
+        let Self { mask, contour, mask_native, contour_native } = self;
+        Results { mask, contour, mask_native, contour_native }
+    }
+}
+
+/// Which results a request asks for.
+pub type Wanted = Results<bool>;
+
+/// The results for one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segmentation<Labels> {
-    /// The label map.
-    pub mask: Option<Labels>,
-    /// Its contour.
-    pub contour: Option<Labels>,
+    /// Those that were wanted; the others were not computed.
+    pub labels: Results<Option<Labels>>,
+    /// How many voxels the label map has.
+    pub voxels: VoxelCount,
     /// How many of the network's scores are NaN: worth a warning.
     pub nan_count: u64,
 }
@@ -139,8 +190,11 @@ impl Pipeline {
                 Ok(PreparedVolume {
                     tensor: device.crop_scale_resize(input, &plan)?,
                     tensor_shape: plan.size,
-                    crop: plan.crop,
-                    input_shape: device.shape(input),
+                    placement: Placement {
+                        crop: plan.crop,
+                        input_shape: device.shape(input),
+                        align_corners: plan.mode == ResizeMode::Trilinear { align_corners: true },
+                    },
                     nan_count: foreground.nan_count,
                     inf_count: foreground.inf_count,
                 })
@@ -148,20 +202,28 @@ impl Pipeline {
             .collect()
     }
 
-    /// Everything after the network, for one volume.
+    /// Everything after the network, for one volume, which lies in the input at `placement`.
     pub fn finish<D: Device>(
         &self,
         device: &D,
         logits: &D::Logits<'_>,
+        placement: &Placement,
         wanted: Wanted,
     ) -> Result<Segmentation<D::Labels>> {
-        if !wanted.mask && !wanted.contour {
-            return Ok(Segmentation { mask: None, contour: None, nan_count: 0 });
-        }
         let Argmax { labels, nan_count } = device.argmax(logits)?;
         let mask = device.keep_largest(labels, &self.keep)?;
-        let contour = if wanted.contour { Some(device.contour(&mask)?) } else { None };
-        Ok(Segmentation { mask: wanted.mask.then_some(mask), contour, nan_count })
+        let voxels = device.count(&mask, placement)?;
+        let contour = wanted.contour.then(|| device.contour(&mask)).transpose()?;
+        let native = wanted.mask_native || wanted.contour_native;
+        let mask_native = native.then(|| device.restore(&mask, placement)).transpose()?;
+        let mask = wanted.mask.then_some(mask);
+        let contour_native = match &mask_native {
+            Some(mask) if wanted.contour_native => Some(device.contour(mask)?),
+            _ => None,
+        };
+        let mask_native = mask_native.filter(|_| wanted.mask_native);
+        let labels = Results { mask, contour, mask_native, contour_native };
+        Ok(Segmentation { labels, voxels, nan_count })
     }
 
     /// What to cut out of one volume, and how to resize it.

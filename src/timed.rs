@@ -9,6 +9,7 @@ use triton_backend_api::{Input, MemoryKind, Output, Result};
 
 use crate::bridge::Bridge;
 use crate::config::{KeepLargest, Scale};
+use crate::native::{Placement, VoxelCount};
 use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, LabelType, LogitType, Shape3, VoxelType};
 
@@ -77,6 +78,14 @@ impl<D: Device> Device for Timed<'_, D> {
 
     fn contour(&self, labels: &D::Labels) -> Result<D::Labels> {
         self.time("contour", || self.device.contour(labels))
+    }
+
+    fn restore(&self, labels: &D::Labels, placement: &Placement) -> Result<D::Labels> {
+        self.time("restore", || self.device.restore(labels, placement))
+    }
+
+    fn count(&self, labels: &D::Labels, placement: &Placement) -> Result<VoxelCount> {
+        self.time("count", || self.device.count(labels, placement))
     }
 
     fn write(&self, labels: &D::Labels, output: D::Output<'_>) -> Result<()> {

@@ -8,6 +8,8 @@
 //! {"step": "argmax", "input": "logits.npy", "output": "labels.npy"}
 //! {"step": "keep_largest", "parameters": {}, "input": "labels.npy", "output": "mask.npy"}
 //! {"step": "contour", "input": "mask.npy", "output": "contour.npy"}
+//! {"step": "restore", "input": "mask.npy", "output": "native.npy", "crop_start": [0, 1, 2], "crop_end": [9, 9, 9],
+//!  "input_shape": [10, 10, 10], "align_corners": false}
 //! {"step": "write", "type": "FP16", "input": "mask.npy", "output": "mask_fp16.npy"}
 //! {"step": "finish", "parameters": {}, "input": "logits.npy", "mask": "mask.npy", "contour": "contour.npy"}
 //! ```
@@ -29,8 +31,9 @@ use npy::Npy;
 use serde_json::{Value, json};
 use triton_spleenseg::config::PipelineConfig;
 use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output, Threads};
+use triton_spleenseg::native::Placement;
 use triton_spleenseg::pipeline::{Device, Pipeline, Wanted};
-use triton_spleenseg::volume::{LabelType, LogitType, Shape3, VoxelType};
+use triton_spleenseg::volume::{BoundingBox, LabelType, LogitType, Shape3, VoxelType};
 
 type Answer = Result<Value, Box<dyn Error>>;
 
@@ -57,6 +60,7 @@ fn run(cpu: &Cpu, command: &Value) -> Answer {
         "argmax" => argmax(cpu, command),
         "keep_largest" => keep_largest(cpu, command),
         "contour" => contour(cpu, command),
+        "restore" => restore(cpu, command),
         "write" => write(cpu, command),
         "finish" => finish(cpu, command),
         step => Err(format!("unknown step {step}").into()),
@@ -75,9 +79,9 @@ fn prepare(cpu: &Cpu, command: &Value) -> Answer {
         let bytes: Vec<u8> = volume.tensor.data().iter().flat_map(|value| value.to_ne_bytes()).collect();
         npy::write(path, "<f4", &volume.tensor_shape.dims(), &bytes)?;
         volumes.push(json!({
-            "crop_start": volume.crop.start,
-            "crop_end": volume.crop.end,
-            "input_shape": volume.input_shape.dims(),
+            "crop_start": volume.placement.crop.start,
+            "crop_end": volume.placement.crop.end,
+            "input_shape": volume.placement.input_shape.dims(),
             "nan_count": volume.nan_count,
             "inf_count": volume.inf_count,
         }));
@@ -113,6 +117,26 @@ fn contour(cpu: &Cpu, command: &Value) -> Answer {
     Ok(json!({ "seconds": seconds }))
 }
 
+fn restore(cpu: &Cpu, command: &Value) -> Answer {
+    let labels = labels(&Npy::read(text(command, "input")?)?)?;
+    let placement = placement(command)?;
+    let start = Instant::now();
+    let native = cpu.restore(&labels, &placement)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let voxels = cpu.count(&labels, &placement)?;
+    save(&native, text(command, "output")?)?;
+    Ok(json!({ "grid": voxels.grid, "native": voxels.native, "seconds": seconds }))
+}
+
+fn placement(command: &Value) -> Result<Placement, Box<dyn Error>> {
+    let three = |key| -> Result<[i64; 3], _> {
+        serde_json::from_value(command.get(key).cloned().unwrap_or_default())
+    };
+    let crop = BoundingBox { start: three("crop_start")?, end: three("crop_end")? };
+    let align_corners = command.get("align_corners").and_then(Value::as_bool).unwrap_or(false);
+    Ok(Placement { crop, input_shape: shape(&three("input_shape")?)?, align_corners })
+}
+
 fn write(cpu: &Cpu, command: &Value) -> Answer {
     let (label_type, descr) = match text(command, "type")? {
         "FP32" => (LabelType::Fp32, "<f4"),
@@ -135,11 +159,19 @@ fn write(cpu: &Cpu, command: &Value) -> Answer {
 fn finish(cpu: &Cpu, command: &Value) -> Answer {
     let pipeline = Pipeline::new(&config(command)?);
     let file = Npy::read(text(command, "input")?)?;
-    let wanted = Wanted { mask: command.get("mask").is_some(), contour: command.get("contour").is_some() };
+    let logits = logits(&file)?;
+    let wanted = Wanted {
+        mask: command.get("mask").is_some(),
+        contour: command.get("contour").is_some(),
+        ..Default::default()
+    };
+    // As if the input had been of the network's size.
+    let crop = BoundingBox { start: [0; 3], end: logits.shape().dims().map(|size| size as i64) };
+    let placement = Placement { crop, input_shape: logits.shape(), align_corners: false };
     let start = Instant::now();
-    let done = pipeline.finish(cpu, &logits(&file)?, wanted)?;
+    let done = pipeline.finish(cpu, &logits, &placement, wanted)?;
     let seconds = start.elapsed().as_secs_f64();
-    for (labels, key) in [(done.mask, "mask"), (done.contour, "contour")] {
+    for (labels, key) in [(done.labels.mask, "mask"), (done.labels.contour, "contour")] {
         if let Some(labels) = labels {
             save(&labels, text(command, key)?)?;
         }

@@ -7,6 +7,7 @@ use triton_backend_api::Result;
 use super::reference::Reference;
 use super::{Cpu, Input, Labels, Logits, Output, Tensor, Threads};
 use crate::config::{KeepLargest, Scale};
+use crate::native::{Placement, VoxelCount};
 use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, LabelType};
 
@@ -51,6 +52,18 @@ pub fn keep_largest(labels: &Labels, keep: &KeepLargest) -> Labels {
 pub fn contour(labels: &Labels) -> Labels {
     let found = CPU.contour(labels).unwrap();
     assert_eq!(found.data(), REFERENCE.contour(labels).unwrap().data());
+    found
+}
+
+pub fn restore(labels: &Labels, placement: &Placement) -> Labels {
+    let found = CPU.restore(labels, placement).unwrap();
+    assert_eq!(found, REFERENCE.restore(labels, placement).unwrap());
+    found
+}
+
+pub fn count(labels: &Labels, placement: &Placement) -> VoxelCount {
+    let found = CPU.count(labels, placement).unwrap();
+    assert_eq!(found, REFERENCE.count(labels, placement).unwrap());
     found
 }
 

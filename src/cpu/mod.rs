@@ -10,6 +10,7 @@ mod components;
 mod contour;
 mod foreground;
 mod intensity;
+mod native;
 mod output;
 #[cfg(test)]
 mod properties;
@@ -28,6 +29,7 @@ pub(crate) use {
 };
 
 use crate::config::{KeepLargest, Scale};
+use crate::native::{Placement, VoxelCount};
 use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, Shape3};
 use components::Scratch;
@@ -81,6 +83,14 @@ impl Device for Cpu {
 
     fn contour(&self, labels: &Labels) -> Result<Labels> {
         self.threads.run(|| contour::contour(labels, &self.pool))
+    }
+
+    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<Labels> {
+        self.threads.run(|| native::restore(labels, placement, &self.pool))
+    }
+
+    fn count(&self, labels: &Labels, placement: &Placement) -> Result<VoxelCount> {
+        self.threads.run(|| native::count(labels, placement))
     }
 
     fn write(&self, labels: &Labels, output: Output<'_>) -> Result<()> {

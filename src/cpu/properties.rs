@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::{Input, Labels, Logits, both};
 use crate::config::{Connectivity, KeepLargest, ResizeMode, Scale};
+use crate::native::Placement;
 use crate::pipeline::CropScaleResize;
 use crate::volume::{BoundingBox, LabelType, LogitType, Shape3, VoxelType};
 
@@ -178,6 +179,19 @@ proptest! {
     #[test]
     fn contours((shape, data) in prop_oneof![3 => labels(1), 1 => labels(3)]) {
         both::contour(&Labels::new(&data, shape).unwrap());
+    }
+
+    #[test]
+    fn the_way_back(
+        (grid, data) in prop_oneof![3 => labels(1), 1 => labels(200)],
+        (input_shape, crop) in shapes().prop_flat_map(|shape| (Just(shape), boxes(shape))),
+        align_corners: bool,
+    ) {
+        let labels = Labels::new(&data, grid).unwrap();
+        let placement = Placement { crop, input_shape, align_corners };
+        let native = both::restore(&labels, &placement);
+        let set = native.data().iter().filter(|label| **label > 0).count() as u64;
+        prop_assert_eq!(both::count(&labels, &placement).native, set);
     }
 
     #[test]

@@ -52,7 +52,17 @@ impl Device for Recorder {
 
     fn contour(&self, labels: &&'static str) -> Result<&'static str> {
         self.note(format!("contour of {labels}"));
-        Ok("contour")
+        Ok(if *labels == "mask" { "contour" } else { "native contour" })
+    }
+
+    fn restore(&self, labels: &&'static str, _: &Placement) -> Result<&'static str> {
+        self.note(format!("restore of {labels}"));
+        Ok("native mask")
+    }
+
+    fn count(&self, labels: &&'static str, _: &Placement) -> Result<VoxelCount> {
+        self.note(format!("count of {labels}"));
+        Ok(VoxelCount { grid: 8, native: 9 })
     }
 
     fn write(&self, _: &&'static str, (): ()) -> Result<()> {
@@ -92,7 +102,7 @@ fn a_volume_without_foreground_is_named_and_nothing_is_resized() {
 #[test]
 fn the_box_grows_by_the_margin_first_and_to_a_multiple_of_k_then() {
     let crop = |parameters: &[(&str, &str)]| {
-        pipeline(parameters).prepare(&Recorder::default(), &[Some(BOX)]).unwrap().remove(0).crop
+        pipeline(parameters).prepare(&Recorder::default(), &[Some(BOX)]).unwrap().remove(0).placement.crop
     };
     assert_eq!(crop(&[]), BOX);
     assert_eq!(crop(&[("margin", "2")]), BoundingBox { start: [0, 0, 0], end: [4, 3, 4] });
@@ -116,16 +126,26 @@ fn the_size_is_the_configured_one_or_the_crops_own() {
 
 #[test]
 fn what_is_not_wanted_is_not_computed() {
-    for (mask, contour, calls) in [
-        (true, true, &["argmax", "keep_largest of labels", "contour of mask"][..]),
-        (true, false, &["argmax", "keep_largest of labels"]),
-        (false, true, &["argmax", "keep_largest of labels", "contour of mask"]),
-        (false, false, &[]),
-    ] {
+    const ALWAYS: [&str; 3] = ["argmax", "keep_largest of labels", "count of mask"];
+    let placement = Placement { crop: BOX, input_shape: Shape3::new([4; 3]).unwrap(), align_corners: false };
+    for bits in 0..16 {
+        let [mask, contour, mask_native, contour_native] = [1, 2, 4, 8].map(|bit| bits & bit > 0);
+        let wanted = Wanted { mask, contour, mask_native, contour_native };
+        let mut calls = ALWAYS.to_vec();
+        calls.extend(contour.then_some("contour of mask"));
+        calls.extend((mask_native || contour_native).then_some("restore of mask"));
+        calls.extend(contour_native.then_some("contour of native mask"));
+
         let device = Recorder::default();
-        let done = pipeline(&[]).finish(&device, &(), Wanted { mask, contour }).unwrap();
-        assert_eq!(done.mask, mask.then_some("mask"));
-        assert_eq!(done.contour, contour.then_some("contour"));
+        let done = pipeline(&[]).finish(&device, &(), &placement, wanted).unwrap();
+        let names = Results {
+            mask: "mask",
+            contour: "contour",
+            mask_native: "native mask",
+            contour_native: "native contour",
+        };
+        assert_eq!(done.labels, wanted.zip(names).map(|(wanted, name)| wanted.then_some(name)));
+        assert_eq!((done.voxels, done.nan_count), (VoxelCount { grid: 8, native: 9 }, 7));
         assert_eq!(*device.calls.borrow(), calls);
     }
 }
@@ -148,16 +168,31 @@ fn on_the_host_from_voxels_to_contour() {
     let input = Input::new(&bytes, VoxelType::Fp32, shape).unwrap();
     let cpu = Cpu::new(Threads::new(2).unwrap(), 1);
     let prepared = pipeline.prepare(&cpu, &[input]).unwrap().remove(0);
-    assert_eq!(prepared.crop, BoundingBox { start: [1; 3], end: [4; 3] });
-    assert_eq!((prepared.input_shape, prepared.nan_count, prepared.inf_count), (shape, 1, 0));
+    let placement = prepared.placement;
+    let crop = BoundingBox { start: [1; 3], end: [4; 3] };
+    assert_eq!(placement, Placement { crop, input_shape: shape, align_corners: false });
+    assert_eq!((prepared.nan_count, prepared.inf_count), (1, 0));
     assert_eq!(prepared.tensor.data(), [0.5; 27]);
 
     let scores: Vec<u8> =
         [0.0_f32; 27].iter().chain(&[1.0; 27]).flat_map(|score| score.to_ne_bytes()).collect();
     let logits = Logits::new(&scores, LogitType::Fp32, 2, prepared.tensor_shape).unwrap();
-    let done = pipeline.finish(&cpu, &logits, Wanted { mask: true, contour: true }).unwrap();
-    assert_eq!(done.mask.unwrap().data(), [1; 27]);
+    let all = Wanted { mask: true, contour: true, mask_native: true, contour_native: true };
+    let done = pipeline.finish(&cpu, &logits, &placement, all).unwrap();
     let mut shell = [1; 27];
     shell[13] = 0;
-    assert_eq!(done.contour.unwrap().data(), shell);
+    // The box in the corner of the input, where the contour also runs along the input's own faces.
+    let in_corner = |small: &[u8]| {
+        let mut native = vec![0; 64];
+        for (at, &label) in small.iter().enumerate() {
+            native[shape.offset([1 + at / 9, 1 + at / 3 % 3, 1 + at % 3])] = label;
+        }
+        native
+    };
+    let found = done.labels.as_ref().map(|labels| labels.as_ref().unwrap().data().to_vec());
+    assert_eq!(found.mask, [1; 27]);
+    assert_eq!(found.contour, shell);
+    assert_eq!(found.mask_native, in_corner(&[1; 27]));
+    assert_eq!(found.contour_native, in_corner(&shell));
+    assert_eq!(done.voxels, VoxelCount { grid: 27, native: 27 });
 }

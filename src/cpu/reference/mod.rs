@@ -4,6 +4,7 @@ pub(super) mod argmax;
 pub(super) mod components;
 pub(super) mod contour;
 pub(super) mod foreground;
+pub(super) mod native;
 pub(super) mod output;
 pub(super) mod resize;
 
@@ -11,6 +12,7 @@ use triton_backend_api::{HostPool, Result};
 
 use super::buffers::{Input, Labels, Logits, Output, Tensor};
 use crate::config::{KeepLargest, Scale};
+use crate::native::{Placement, VoxelCount};
 use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, Shape3};
 
@@ -52,6 +54,14 @@ impl Device for Reference {
 
     fn contour(&self, labels: &Labels) -> Result<Labels> {
         contour::contour(labels, &self.0)
+    }
+
+    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<Labels> {
+        native::restore(labels, placement, &self.0)
+    }
+
+    fn count(&self, labels: &Labels, placement: &Placement) -> Result<VoxelCount> {
+        native::count(labels, placement, &self.0)
     }
 
     fn write(&self, labels: &Labels, output: Output<'_>) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::config::{ResizeMode, Scale};
 use crate::cpu::buffers::{Input, Tensor, Voxels};
 use crate::cpu::intensity::{Voxel, scaled};
 use crate::pipeline::CropScaleResize;
+use crate::sampling;
 use crate::volume::{AXES, BoundingBox, Shape3};
 
 pub(in crate::cpu) fn crop_scale_resize(
@@ -37,8 +38,8 @@ fn resize<V: Voxel>(crop: &Crop<'_, V>, plan: &CropScaleResize, pool: &HostPool)
             ResizeMode::Trilinear { align_corners } => {
                 linear::interpolate(crop, plan.size, align_corners, out)?
             }
-            ResizeMode::Nearest => nearest::sample(crop, plan.size, out, nearest::floored)?,
-            ResizeMode::NearestExact => nearest::sample(crop, plan.size, out, nearest::centred)?,
+            ResizeMode::Nearest => nearest::sample(crop, plan.size, out, sampling::floored)?,
+            ResizeMode::NearestExact => nearest::sample(crop, plan.size, out, sampling::centred)?,
         }
     }
     Ok(tensor)

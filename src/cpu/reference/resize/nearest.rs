@@ -1,6 +1,4 @@
-//! One voxel of the crop for each voxel of the result.
-//!
-//! Which one is decided in float32, as the reference does it: at an exact tie one rounding more or less is another voxel.
+//! One voxel of the crop for each voxel of the result. [`crate::sampling`] says which.
 
 use triton_backend_api::Result;
 
@@ -34,60 +32,4 @@ pub(super) fn sample<V: Voxel>(
         }
     }
     Ok(())
-}
-
-/// `nearest`: the output voxel's lower corner, rounded down. Sizes that are equal or doubled are exact.
-pub(super) fn floored(from: usize, at: usize, to: usize) -> usize {
-    if from == to {
-        at
-    } else if Some(to) == from.checked_mul(2) {
-        at / 2
-    } else {
-        let ratio = from as f32 / to as f32;
-        limited(at as f32 * ratio, from)
-    }
-}
-
-/// `nearest-exact`: the voxel under the output voxel's centre. The product and the subtraction are rounded once.
-pub(super) fn centred(from: usize, at: usize, to: usize) -> usize {
-    let ratio = from as f32 / to as f32;
-    let centre = (at as f32 + 0.5).mul_add(ratio, -0.5).max(0.0);
-    limited(centre + 0.5, from)
-}
-
-fn limited(position: f32, from: usize) -> usize {
-    (position.floor() as usize).min(from - 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn indices(source: impl Fn(usize, usize, usize) -> usize, from: usize, to: usize) -> Vec<usize> {
-        (0..to).map(|at| source(from, at, to)).collect()
-    }
-
-    #[test]
-    fn corners_and_centres_choose_differently() {
-        assert_eq!(indices(floored, 5, 3), [0, 1, 3]);
-        assert_eq!(indices(centred, 5, 3), [0, 2, 4]);
-        assert_eq!(indices(floored, 2, 4), [0, 0, 1, 1]);
-        assert_eq!(indices(centred, 2, 4), [0, 0, 1, 1]);
-        assert_eq!(indices(floored, 3, 1), [0]);
-        assert_eq!(indices(centred, 3, 1), [1]);
-    }
-
-    #[test]
-    fn indices_stay_inside_for_large_axes() {
-        for (from, to) in [(1 << 33, 7), (3, 1 << 20), ((1 << 31) + 1, 1 << 20)] {
-            for source in [floored, centred] {
-                let mut last = 0;
-                for at in (0..to).step_by(to / 7 + 1).chain([to - 1]) {
-                    let index = source(from, at, to);
-                    assert!(index < from && index >= last, "{from} {to} {at} {index}");
-                    last = index;
-                }
-            }
-        }
-    }
 }
