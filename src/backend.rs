@@ -7,7 +7,7 @@ use triton_backend_api::{
 };
 
 use crate::bridge::Bridge;
-use crate::config::PipelineConfig;
+use crate::config::{Limits, PipelineConfig};
 use crate::cpu::{Cpu, Threads};
 use crate::interface::{self, INPUT, Interface, OUTPUTS};
 use crate::pipeline::{Pipeline, PreparedVolume, Results, Segmentation};
@@ -22,6 +22,7 @@ pub struct SpleenModel {
     pipeline: Pipeline,
     segmenter: Segmenter,
     threads: Threads,
+    limits: Limits,
     max_in_flight: usize,
     /// Volumes that one instance works on at a time, at most.
     volumes: usize,
@@ -39,6 +40,7 @@ impl Model for SpleenModel {
             pipeline: Pipeline::new(&config),
             segmenter: Segmenter::new(cx.server().clone(), config.segmentation),
             threads: Threads::new(config.threads)?,
+            limits: config.limits.beside(cx.config().max_batch_size()),
             max_in_flight: config.max_in_flight,
             volumes: config.max_in_flight.saturating_mul(cx.config().max_batch_size().max(1) as usize),
             name,
@@ -122,7 +124,8 @@ fn serve<D: Bridge>(
     let device = &Timed::new(device);
     let wanted = interface.wanted(&request.requested_outputs()?)?;
     let input = request.input(INPUT)?;
-    let (_, input_shape) = interface::volumes(input.shape())?;
+    let (volumes, input_shape) = interface::volumes(input.shape())?;
+    model.limits.check(volumes, input_shape)?;
     let prepared = {
         let source = device.read(&input)?;
         let volumes = device.volumes(&source, interface.voxel_type, input_shape)?;

@@ -1,5 +1,6 @@
 #![doc = include_str!("../docs/configuration.md")]
 
+mod limits;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -10,10 +11,11 @@ use std::time::Duration;
 use triton_backend_api::Result;
 
 use crate::volume::{AXES, Shape3};
+pub use limits::Limits;
 use parse::Parameters;
 
 /// Every key with its default, as it would be written in `config.pbtxt`.
-pub const DEFAULTS: [(&str, &str); 23] = [
+pub const DEFAULTS: [(&str, &str); 25] = [
     ("a_min", "-57"),
     ("a_max", "164"),
     ("b_min", "0"),
@@ -37,6 +39,8 @@ pub const DEFAULTS: [(&str, &str); 23] = [
     ("segmentation_timeout_s", "300"),
     ("max_in_flight", "2"),
     ("threads", "0"),
+    ("max_voxels", "1073741824"),
+    ("max_volumes", "16"),
 ];
 
 /// Keys of the Python backend that are accepted without effect: inputs are used where they lie, and there is no
@@ -60,6 +64,8 @@ pub struct PipelineConfig {
     pub max_in_flight: usize,
     /// Threads of the model's steps on the CPU; 0 is one for each processor.
     pub threads: usize,
+    /// What a request may hold.
+    pub limits: Limits,
     /// The keys of [`IGNORED`] that were given: worth an INFO line.
     pub ignored: Vec<String>,
 }
@@ -80,6 +86,7 @@ impl PipelineConfig {
             segmentation: SegmentationModel::from_parameters(&parameters)?,
             max_in_flight: parameters.integer("max_in_flight", 1..=1024)? as usize,
             threads: parameters.integer("threads", 0..=1024)? as usize,
+            limits: Limits::from_parameters(&parameters)?,
             ignored: parameters.ignored(),
         })
     }

@@ -180,14 +180,23 @@ fn unknown_keys_are_refused_with_all_known_ones_and_the_nearest() {
     assert!(!refusal(&[("temperature", "1")]).contains("did you mean"));
 }
 
+/// Keys and defaults as the tables of the documentation give them, row by row and in their order.
 #[test]
-fn the_table_in_the_documentation_has_every_key_once() {
+fn the_tables_in_the_documentation_have_every_key_with_its_default() {
     let page = include_str!("../../docs/configuration.md");
-    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
-    for (key, _) in DEFAULTS {
-        let cells = rows.iter().filter(|row| row.split('|').nth(1).unwrap().contains(&format!("`{key}`")));
-        assert_eq!(cells.count(), 1, "{key}");
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let mut documented = Vec::new();
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<_> = row.split('|').collect();
+        let (keys, defaults) = (quoted(cells[1]), quoted(cells[3]));
+        if DEFAULTS.iter().any(|&(key, _)| keys[0] == key) {
+            let none = defaults.is_empty() && cells[3].trim() == "None";
+            let defaults = if none { vec![String::new()] } else { defaults };
+            assert_eq!(keys.len(), defaults.len(), "{row}");
+            documented.extend(keys.into_iter().zip(defaults));
+        }
     }
+    assert_eq!(documented, DEFAULTS.map(|(key, default)| (key.to_owned(), default.to_owned())));
 }
 
 #[test]

@@ -62,6 +62,23 @@ def test_wrong_input(server, models, volume, wrong):
     assert_equals_monai(clients.http(server, model, volume), volume)
 
 
+def test_more_than_the_limits(server, models, volume):
+    """Refused by shape; the next request of the accepted size is answered."""
+    limited = models.pair({"max_voxels": str(volume.size)})
+    larger = np.concatenate([volume, volume[:, :1]], axis=1)
+    status, text = failure(server, limited, larger)
+    assert status == "INVALID_ARGUMENT"
+    assert str(larger.size) in text and f"up to {volume.size}" in text and "max_voxels" in text
+    assert_equals_monai(clients.http(server, limited, volume), volume)
+    without_batch_axis = models.spleen(
+        models.child(dims=(-1, -1, -1, -1, -1), max_batch_size=0), {"max_volumes": "2"}, max_batch_size=0
+    )
+    two = np.concatenate([volume, volume])
+    status, text = failure(server, without_batch_axis, np.concatenate([two, volume]))
+    assert status == "INVALID_ARGUMENT" and "3 volumes" in text and "max_volumes" in text
+    assert_equals_monai(clients.http(server, without_batch_axis, two), two)
+
+
 def test_missing_network_is_unavailable_until_it_is_there(server, models, volume):
     child = models.write.child()
     model = models.spleen(child)  # loads before its network: the order is free
