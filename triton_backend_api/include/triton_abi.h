@@ -2,7 +2,8 @@
  *
  * Written for this project from the public ABI: names, values and signatures are Triton's, the text is ours.
  * Floor: backend API 1.17. A call that is younger than the floor must not be declared here, since a server
- * older than the call could then not load the backend at all: bind it at run time instead.
+ * older than the call could then not load the backend at all: it is bound at run time instead (src/raw/late.rs),
+ * and only the type of its pointer is declared, as NAME_late.
  * Where TRITON_INCLUDE_DIR names an installation's headers, a test compares the two. */
 
 #ifndef TRITON_ABI_H
@@ -41,6 +42,7 @@ struct TRITONBACKEND_ModelInstance;
 struct TRITONBACKEND_Output;
 struct TRITONBACKEND_Request;
 struct TRITONBACKEND_Response;
+struct TRITONBACKEND_ResponseFactory;
 typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
 typedef struct TRITONBACKEND_BackendAttribute TRITONBACKEND_BackendAttribute;
 typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
@@ -49,6 +51,7 @@ typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
 typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
 typedef struct TRITONBACKEND_Request TRITONBACKEND_Request;
 typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
+typedef struct TRITONBACKEND_ResponseFactory TRITONBACKEND_ResponseFactory;
 
 /* Enumerations. */
 typedef enum {
@@ -74,6 +77,15 @@ typedef enum {
   TRITONSERVER_MEMORY_CPU_PINNED = 1,
   TRITONSERVER_MEMORY_GPU = 2
 } TRITONSERVER_MemoryType;
+
+/* DOUBLE came with backend API 1.18; before, 3 was BYTES. */
+typedef enum {
+  TRITONSERVER_PARAMETER_STRING = 0,
+  TRITONSERVER_PARAMETER_INT = 1,
+  TRITONSERVER_PARAMETER_BOOL = 2,
+  TRITONSERVER_PARAMETER_DOUBLE = 3,
+  TRITONSERVER_PARAMETER_BYTES = 4
+} TRITONSERVER_ParameterType;
 
 typedef enum {
   TRITONSERVER_INSTANCEGROUPKIND_AUTO = 0,
@@ -164,6 +176,14 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetCorrelationIdString(
     TRITONSERVER_InferenceRequest* inference_request, const char* correlation_id);
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
     TRITONSERVER_InferenceRequest* inference_request, uint64_t timeout_us);
+TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetPriorityUInt64(
+    TRITONSERVER_InferenceRequest* inference_request, uint64_t priority);
+TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetStringParameter(
+    TRITONSERVER_InferenceRequest* request, const char* key, const char* value);
+TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetIntParameter(
+    TRITONSERVER_InferenceRequest* request, const char* key, const int64_t value);
+TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetBoolParameter(
+    TRITONSERVER_InferenceRequest* request, const char* key, const bool value);
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestCancel(TRITONSERVER_InferenceRequest* inference_request);
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddInput(
     TRITONSERVER_InferenceRequest* inference_request, const char* name,
@@ -191,6 +211,13 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseError(
     TRITONSERVER_InferenceResponse* inference_response);
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseModel(
     TRITONSERVER_InferenceResponse* inference_response, const char** model_name, int64_t* model_version);
+TRITONSERVER_Error* TRITONSERVER_InferenceResponseId(
+    TRITONSERVER_InferenceResponse* inference_response, const char** request_id);
+TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameterCount(
+    TRITONSERVER_InferenceResponse* inference_response, uint32_t* count);
+TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameter(
+    TRITONSERVER_InferenceResponse* inference_response, const uint32_t index, const char** name,
+    TRITONSERVER_ParameterType* type, const void** vvalue);
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutputCount(
     TRITONSERVER_InferenceResponse* inference_response, uint32_t* count);
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutput(
@@ -259,6 +286,11 @@ TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationIdString(
 TRITONSERVER_Error* TRITONBACKEND_RequestFlags(TRITONBACKEND_Request* request, uint32_t* flags);
 TRITONSERVER_Error* TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
     TRITONBACKEND_Request* request, uint64_t* timeout);
+TRITONSERVER_Error* TRITONBACKEND_RequestParameterCount(
+    TRITONBACKEND_Request* request, uint32_t* count);
+TRITONSERVER_Error* TRITONBACKEND_RequestParameter(
+    TRITONBACKEND_Request* request, const uint32_t index, const char** key,
+    TRITONSERVER_ParameterType* type, const void** vvalue);
 TRITONSERVER_Error* TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request* request, uint32_t* count);
 TRITONSERVER_Error* TRITONBACKEND_RequestInput(
     TRITONBACKEND_Request* request, const char* name, TRITONBACKEND_Input** input);
@@ -280,9 +312,28 @@ TRITONSERVER_Error* TRITONBACKEND_InputBuffer(
     TRITONBACKEND_Input* input, const uint32_t index, const void** buffer, uint64_t* buffer_byte_size,
     TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id);
 
+TRITONSERVER_Error* TRITONBACKEND_InputPropertiesForHostPolicy(
+    TRITONBACKEND_Input* input, const char* host_policy_name, const char** name,
+    TRITONSERVER_DataType* datatype, const int64_t** shape, uint32_t* dims_count, uint64_t* byte_size,
+    uint32_t* buffer_count);
+TRITONSERVER_Error* TRITONBACKEND_InputBufferForHostPolicy(
+    TRITONBACKEND_Input* input, const char* host_policy_name, const uint32_t index, const void** buffer,
+    uint64_t* buffer_byte_size, TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id);
+
+/* Response factory. */
+TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryNew(
+    TRITONBACKEND_ResponseFactory** factory, TRITONBACKEND_Request* request);
+TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFactory* factory);
+TRITONSERVER_Error* TRITONBACKEND_ResponseFactorySendFlags(
+    TRITONBACKEND_ResponseFactory* factory, const uint32_t send_flags);
+TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryIsCancelled(
+    TRITONBACKEND_ResponseFactory* factory, bool* is_cancelled);
+
 /* Response and output. */
 TRITONSERVER_Error* TRITONBACKEND_ResponseNew(
     TRITONBACKEND_Response** response, TRITONBACKEND_Request* request);
+TRITONSERVER_Error* TRITONBACKEND_ResponseNewFromFactory(
+    TRITONBACKEND_Response** response, TRITONBACKEND_ResponseFactory* factory);
 TRITONSERVER_Error* TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response* response);
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetStringParameter(
     TRITONBACKEND_Response* response, const char* name, const char* value);
@@ -298,5 +349,11 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(
     TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id);
 TRITONSERVER_Error* TRITONBACKEND_ResponseSend(
     TRITONBACKEND_Response* response, const uint32_t send_flags, TRITONSERVER_Error* error);
+
+/* Parameters that are doubles: since backend API 1.18. */
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ResponseSetDoubleParameter_late)(
+    TRITONBACKEND_Response* response, const char* name, const double value);
+typedef TRITONSERVER_Error* (*TRITONSERVER_InferenceRequestSetDoubleParameter_late)(
+    TRITONSERVER_InferenceRequest* request, const char* key, const double value);
 
 #endif

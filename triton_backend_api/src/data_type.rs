@@ -91,6 +91,15 @@ impl DataType {
         let size = self.byte_size().ok_or_else(|| {
             Error::invalid_arg(format!("data type {self} has no fixed element size, so none for {shape:?}"))
         })?;
+        self.product(size, shape)
+    }
+
+    /// Elements of a tensor of this shape: an error for a negative dimension, or a product beyond an address space.
+    pub(crate) fn element_count(self, shape: &[i64]) -> Result<usize> {
+        self.product(1, shape)
+    }
+
+    fn product(self, size: usize, shape: &[i64]) -> Result<usize> {
         shape
             .iter()
             .try_fold(size, |product, dim| product.checked_mul(usize::try_from(*dim).ok()?))
@@ -109,6 +118,8 @@ impl fmt::Display for DataType {
 }
 
 /// Rust types that can be seen in a tensor's bytes: plain numbers for which every bit pattern is a value.
+///
+/// The numbers of Rust and [`Bool`] are; with the feature `half` also `half::f16` and `half::bf16`.
 ///
 /// # Safety
 /// Implementors have no padding, no invalid bit pattern, and the size of [`Element::DATA_TYPE`].
@@ -129,6 +140,42 @@ elements! {
     i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64,
     f32 => Fp32, f64 => Fp64,
 }
+
+#[cfg(feature = "half")]
+elements! {
+    half::f16 => Fp16, half::bf16 => Bf16,
+}
+
+/// An element of a BOOL tensor: one byte, 0 is false and anything else is true.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(transparent)]
+pub struct Bool(u8);
+
+// SAFETY: a byte, for which every bit pattern is a value; a BOOL takes one byte.
+unsafe impl Element for Bool {
+    const DATA_TYPE: DataType = DataType::Bool;
+}
+
+impl Bool {
+    /// The truth value.
+    pub fn get(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for Bool {
+    fn from(value: bool) -> Self {
+        Self(value.into())
+    }
+}
+
+impl PartialEq for Bool {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for Bool {}
 
 #[cfg(test)]
 mod tests {
@@ -151,6 +198,12 @@ mod tests {
         assert_eq!(unknown.to_raw(), 99);
         assert!(unknown.tensor_byte_size(&[1]).is_err());
         assert!(DataType::from_config("FP32").is_err(), "configuration names carry the prefix TYPE_");
+    }
+
+    #[test]
+    fn truth_values_are_equal_whatever_the_byte() {
+        assert_eq!((Bool(2), Bool(0)), (Bool::from(true), Bool::from(false)));
+        assert_ne!(Bool(2), Bool(0));
     }
 
     #[test]

@@ -1,17 +1,30 @@
 //! One input of a request.
 
 use std::borrow::Cow;
+use std::ffi::{CString, c_char};
 use std::marker::PhantomData;
 
+use crate::byte_strings::ByteStrings;
+use crate::c_string;
 use crate::data_type::{DataType, Element};
+use crate::device::DeviceSlice;
 use crate::error::{Error, Result};
 use crate::memory::Buffer;
 use crate::{raw, sys};
 
 /// An input tensor: its description, and the buffers it lies in.
 ///
-/// A tensor lies in one buffer or in many (HTTP delivers large ones in pieces, split anywhere); [`Input::bytes`]
-/// and [`Input::elements`] give one contiguous view, without a copy where there is one buffer already.
+/// A tensor lies in one buffer or in many (HTTP delivers large ones in pieces, split anywhere), on the host or on a
+/// GPU.
+///
+/// | wanted | one host buffer | several, or unaligned | on a GPU |
+/// |---|---|---|---|
+/// | [`Input::bytes`], [`Input::elements`] | in place | copied together | error |
+/// | [`Input::slice`] | in place | error | error |
+/// | [`Input::device_slice`] | error | error | in place |
+/// | [`Input::buffer`] | each buffer as it is | each buffer as it is | each buffer as it is |
+///
+/// All of them check element type, shape and byte size. BYTES tensors are taken apart by [`Input::byte_strings`].
 pub struct Input<'a> {
     raw: *mut sys::TRITONBACKEND_Input,
     name: String,
@@ -19,6 +32,8 @@ pub struct Input<'a> {
     shape: &'a [i64],
     byte_size: usize,
     buffer_count: u32,
+    /// Whose buffers these are; `None` for those that all instances get.
+    host_policy: Option<CString>,
     request: PhantomData<&'a ()>,
 }
 
@@ -26,8 +41,16 @@ impl<'a> Input<'a> {
     /// # Safety
     /// `raw` is an input of a request that is not released while `'a` lasts.
     pub(crate) unsafe fn new(raw: *mut sys::TRITONBACKEND_Input) -> Result<Self> {
-        // SAFETY: a live input.
-        let (tensor, byte_size, buffer_count) = unsafe { raw::input_properties(raw) }?;
+        // SAFETY: see above.
+        unsafe { Self::of_policy(raw, None) }
+    }
+
+    /// # Safety
+    /// As for [`Input::new`].
+    unsafe fn of_policy(raw: *mut sys::TRITONBACKEND_Input, host_policy: Option<CString>) -> Result<Self> {
+        // SAFETY: a live input; the name is NUL-terminated.
+        let (tensor, byte_size, buffer_count) =
+            unsafe { raw::input_properties(raw, policy_name(host_policy.as_ref())) }?;
         // SAFETY: the server keeps name and shape as long as the request.
         let (name, shape) = unsafe { (raw::text(tensor.name), tensor.shape()) };
         let data_type = DataType::from_raw(tensor.data_type);
@@ -42,7 +65,14 @@ impl<'a> Input<'a> {
                 )));
             }
         }
-        Ok(Self { raw, name, data_type, shape, byte_size, buffer_count, request: PhantomData })
+        Ok(Self { raw, name, data_type, shape, byte_size, buffer_count, host_policy, request: PhantomData })
+    }
+
+    /// The same tensor in the buffers that its sender meant for instances of this host policy. Where the sender gave
+    /// none of the kind these are the buffers that all instances get.
+    pub fn for_host_policy(&self, policy: &str) -> Result<Input<'a>> {
+        // SAFETY: a live input of the same request.
+        unsafe { Self::of_policy(self.raw, Some(c_string(policy)?)) }
     }
 
     /// Its name.
@@ -72,10 +102,15 @@ impl<'a> Input<'a> {
 
     /// One of its buffers, wherever it is.
     pub fn buffer(&self, index: u32) -> Result<Buffer<'a>> {
-        // SAFETY: a live input.
-        let buffer = unsafe { raw::input_buffer(self.raw, index) }?;
+        // SAFETY: a live input; the name is NUL-terminated.
+        let buffer = unsafe { raw::input_buffer(self.raw, policy_name(self.host_policy.as_ref()), index) }?;
         // SAFETY: the server keeps a request's input buffers unchanged until the request is released.
         Ok(unsafe { Buffer::new(buffer) })
+    }
+
+    /// All its buffers, in order, wherever they are.
+    pub fn buffers(&self) -> Result<Vec<Buffer<'a>>> {
+        (0..self.buffer_count).map(|index| self.buffer(index)).collect()
     }
 
     /// All its bytes, contiguous: in place where one host buffer holds them, else gathered.
@@ -111,22 +146,81 @@ impl<'a> Input<'a> {
         })
     }
 
+    /// All its elements where they lie, in C order. Nothing is copied: UNSUPPORTED, saying why, where they are not in
+    /// one host buffer that is aligned for `T`. INVALID_ARG for another element type.
+    pub fn slice<T: Element>(&self) -> Result<&'a [T]> {
+        self.check_type(T::DATA_TYPE)?;
+        let bytes = match self.single()? {
+            None => &[],
+            Some(buffer) => buffer
+                .host()
+                .ok_or_else(|| self.not_in_place(format_args!("it lies in {}", buffer.kind())))?,
+        };
+        aligned(bytes).ok_or_else(|| {
+            let (at, align) = (bytes.as_ptr(), align_of::<T>());
+            self.not_in_place(format_args!("it starts at {at:?}, not at a multiple of {align}"))
+        })
+    }
+
+    /// All its elements where they lie on a GPU, in C order. UNSUPPORTED, saying why, where they are not in one buffer
+    /// there, or not aligned for `T`. INVALID_ARG for another element type.
+    pub fn device_slice<T: Element>(&self) -> Result<DeviceSlice<'a, T>> {
+        self.check_type(T::DATA_TYPE)?;
+        let buffer = self.single()?.ok_or_else(|| self.not_in_place("it has no buffer"))?;
+        buffer.device().map_err(|reason| self.not_in_place(reason))
+    }
+
+    /// The elements of a BYTES tensor, in place where one host buffer holds them. INVALID_ARG where the bytes are not
+    /// what their shape says, or the tensor is of another type.
+    pub fn byte_strings(&self) -> Result<ByteStrings<'a>> {
+        self.check_type(DataType::Bytes)?;
+        let named = |e: Error| e.context(format!("input '{}'", self.name));
+        let count = self.data_type.element_count(self.shape).map_err(named)?;
+        ByteStrings::decode(self.bytes()?, count).map_err(named)
+    }
+
+    /// Its one buffer; `None` where it has none because it is empty.
+    fn single(&self) -> Result<Option<Buffer<'a>>> {
+        match self.buffer_count {
+            0 if self.byte_size == 0 => Ok(None),
+            1 => {
+                let buffer = self.buffer(0)?;
+                self.check_total(buffer.byte_size() as u128)?;
+                Ok(Some(buffer))
+            }
+            count => Err(self.not_in_place(format_args!("it lies in {count} buffers"))),
+        }
+    }
+
+    fn not_in_place(&self, reason: impl std::fmt::Display) -> Error {
+        Error::unsupported(format!("input '{}' cannot be used where it is: {reason}", self.name))
+    }
+
+    fn check_type(&self, wanted: DataType) -> Result<()> {
+        match wanted == self.data_type {
+            true => Ok(()),
+            false => Err(Error::invalid_arg(format!(
+                "input '{}' is {}, read as {wanted}",
+                self.name, self.data_type
+            ))),
+        }
+    }
+
+    fn check_total(&self, total: u128) -> Result<()> {
+        match total == self.byte_size as u128 {
+            true => Ok(()),
+            false => Err(Error::internal(format!(
+                "input '{}': its buffers hold {total} bytes, its description says {}",
+                self.name, self.byte_size
+            ))),
+        }
+    }
+
     /// All its elements, contiguous, in C order: in place where one aligned host buffer holds them, else gathered.
     pub fn elements<T: Element>(&self) -> Result<Cow<'a, [T]>> {
-        if T::DATA_TYPE != self.data_type {
-            return Err(Error::invalid_arg(format!(
-                "input '{}' is {}, read as {}",
-                self.name,
-                self.data_type,
-                T::DATA_TYPE
-            )));
-        }
-        if let Some(bytes) = self.in_place()? {
-            // SAFETY: every bit pattern is a value of T (see `Element`).
-            let (before, elements, after) = unsafe { bytes.align_to::<T>() };
-            if before.is_empty() && after.is_empty() {
-                return Ok(Cow::Borrowed(elements));
-            }
+        self.check_type(T::DATA_TYPE)?;
+        if let Some(elements) = self.in_place()?.and_then(aligned) {
+            return Ok(Cow::Borrowed(elements));
         }
         let count = self.byte_size / size_of::<T>();
         let mut elements: Vec<T> = self.room(count)?;
@@ -149,14 +243,8 @@ impl<'a> Input<'a> {
 
     /// Passes every buffer's bytes on, in order, after checking that together they are `byte_size`.
     fn gather(&self, mut part: impl FnMut(&[u8])) -> Result<()> {
-        let buffers = (0..self.buffer_count).map(|index| self.buffer(index)).collect::<Result<Vec<_>>>()?;
-        let total: u128 = buffers.iter().map(|buffer| buffer.byte_size() as u128).sum();
-        if total != self.byte_size as u128 {
-            return Err(Error::internal(format!(
-                "input '{}': its buffers hold {total} bytes, its description says {}",
-                self.name, self.byte_size
-            )));
-        }
+        let buffers = self.buffers()?;
+        self.check_total(buffers.iter().map(|buffer| buffer.byte_size() as u128).sum())?;
         for buffer in buffers {
             let bytes = buffer.host().ok_or_else(|| {
                 Error::unsupported(format!(
@@ -169,4 +257,18 @@ impl<'a> Input<'a> {
         }
         Ok(())
     }
+}
+
+fn policy_name(policy: Option<&CString>) -> *const c_char {
+    policy.map_or(std::ptr::null(), |name| name.as_ptr())
+}
+
+/// Bytes as elements, where they start at a multiple of the type's alignment and are a whole number of elements.
+fn aligned<T: Element>(bytes: &[u8]) -> Option<&[T]> {
+    if bytes.is_empty() {
+        return Some(&[]);
+    }
+    // SAFETY: every bit pattern is a value of T (see `Element`).
+    let (before, elements, after) = unsafe { bytes.align_to::<T>() };
+    (before.is_empty() && after.is_empty()).then_some(elements)
 }

@@ -47,8 +47,10 @@ use triton_fake_host as _;
 
 mod batch;
 pub mod bls;
+mod byte_strings;
 mod config;
 mod data_type;
+mod device;
 mod error;
 #[doc(hidden)]
 pub mod glue;
@@ -59,6 +61,7 @@ mod memory;
 mod model;
 mod output;
 mod owned;
+mod parameter;
 mod raw;
 mod reply;
 mod request;
@@ -67,8 +70,10 @@ mod statistics;
 pub mod sys;
 
 pub use batch::{Batch, Entry, Execution};
+pub use byte_strings::ByteStrings;
 pub use config::{ModelConfig, TensorConfig};
-pub use data_type::{DataType, Element};
+pub use data_type::{Bool, DataType, Element};
+pub use device::{DeviceSlice, DeviceSliceMut};
 pub use error::{Error, ErrorCode, Result};
 pub use input::Input;
 pub use instance::{ConcurrentInstance, Instance, InstanceContext, InstanceKind};
@@ -76,8 +81,9 @@ pub use memory::{Buffer, HostMemory, HostPool, MemoryKind, StableMemory};
 pub use model::{Model, ModelContext};
 pub use output::Output;
 pub use owned::{OwnedReply, OwnedRequest};
-pub use reply::{Parameter, Reply};
-pub use request::{CorrelationId, Request};
+pub use parameter::Parameter;
+pub use reply::Reply;
+pub use request::{CorrelationId, Request, RequestFlags};
 pub use server::Server;
 
 /// A string for the C ABI; one that holds a NUL is refused.

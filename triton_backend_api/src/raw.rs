@@ -4,10 +4,13 @@
 //! Every function is unsafe for the same reason, so it is said once: the pointers passed must be live objects
 //! of the server that loaded this backend, used as the ABI allows at that moment.
 
+pub mod late;
+
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::raw::late::late;
 use crate::sys::*;
 
 /// Takes over an error object returned by the server: `Ok` for null, else its code and text; deletes it.
@@ -141,6 +144,8 @@ wrap! {
     request_flags = TRITONBACKEND_RequestFlags(request: Request) -> u32 = 0;
     /// The timeout in microseconds; 0 for none.
     request_timeout = TRITONBACKEND_InferenceRequestTimeoutMicroseconds(request: Request) -> u64 = 0;
+    /// How many parameters the client set.
+    request_parameter_count = TRITONBACKEND_RequestParameterCount(request: Request) -> u32 = 0;
     /// How many inputs came.
     request_input_count = TRITONBACKEND_RequestInputCount(request: Request) -> u32 = 0;
     /// An input by name.
@@ -196,6 +201,17 @@ wrap! {
         request: Inference, id: *const c_char);
     /// Sets the timeout in microseconds.
     inference_set_timeout = TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(request: Inference, timeout: u64);
+    /// Sets the priority; 0 is the model's own.
+    inference_set_priority = TRITONSERVER_InferenceRequestSetPriorityUInt64(request: Inference, priority: u64);
+    /// A parameter of the in-process request.
+    inference_set_string = TRITONSERVER_InferenceRequestSetStringParameter(request: Inference,
+        name: *const c_char, value: *const c_char);
+    /// A parameter of the in-process request.
+    inference_set_int = TRITONSERVER_InferenceRequestSetIntParameter(request: Inference, name: *const c_char,
+        value: i64);
+    /// A parameter of the in-process request.
+    inference_set_bool = TRITONSERVER_InferenceRequestSetBoolParameter(request: Inference, name: *const c_char,
+        value: bool);
     /// Gives the request up.
     inference_cancel = TRITONSERVER_InferenceRequestCancel(request: Inference);
     /// Declares an input.
@@ -221,6 +237,10 @@ wrap! {
         trace: *mut TRITONSERVER_InferenceTrace);
     /// Deletes a response.
     inferred_delete = TRITONSERVER_InferenceResponseDelete(response: Inferred);
+    /// The id of the request that a response answers.
+    inferred_id = TRITONSERVER_InferenceResponseId(response: Inferred) -> *const c_char = null();
+    /// How many parameters a response has.
+    inferred_parameter_count = TRITONSERVER_InferenceResponseParameterCount(response: Inferred) -> u32 = 0;
     /// How many outputs a response has.
     inferred_output_count = TRITONSERVER_InferenceResponseOutputCount(response: Inferred) -> u32 = 0;
     /// A trace below another one.
@@ -228,6 +248,24 @@ wrap! {
         -> *mut TRITONSERVER_InferenceTrace = null_mut();
     /// Deletes a trace.
     trace_delete = TRITONSERVER_InferenceTraceDelete(trace: *mut TRITONSERVER_InferenceTrace);
+}
+
+late! {
+    /// A parameter of the response.
+    response_set_double = TRITONBACKEND_ResponseSetDoubleParameter:
+        TRITONBACKEND_ResponseSetDoubleParameter_late, since "backend API 1.18"
+        (response: Response, name: *const c_char, value: f64);
+    /// A parameter of the in-process request.
+    inference_set_double = TRITONSERVER_InferenceRequestSetDoubleParameter:
+        TRITONSERVER_InferenceRequestSetDoubleParameter_late, since "backend API 1.18"
+        (request: Inference, name: *const c_char, value: f64);
+}
+
+/// Whether this server has parameters that are doubles. Where it has not, the number of their type means another one.
+pub fn has_doubles() -> bool {
+    static SET: late::Late<TRITONBACKEND_ResponseSetDoubleParameter_late> =
+        late::Late::new("TRITONBACKEND_ResponseSetDoubleParameter\0", "backend API 1.18");
+    SET.get().is_ok()
 }
 
 /// The server's backend API version, major and minor.
@@ -340,45 +378,64 @@ pub struct Tensor {
     pub dim_count: usize,
 }
 
-/// An input's description, its byte size, and how many buffers it lies in.
+/// One of a request's parameters; all of it belongs to the request.
 ///
 /// # Safety
 /// See the module.
-pub unsafe fn input_properties(input: *mut TRITONBACKEND_Input) -> Result<(Tensor, u64, u32)> {
+pub unsafe fn request_parameter(
+    request: Request,
+    index: u32,
+) -> Result<(*const c_char, TRITONSERVER_ParameterType, *const c_void)> {
+    let (mut name, mut kind, mut value) = (null(), 0, null());
+    // SAFETY: the module's promise; all places are live.
+    unsafe { check(TRITONBACKEND_RequestParameter(request, index, &mut name, &mut kind, &mut value)) }?;
+    Ok((name, kind, value))
+}
+
+/// An input's description, its byte size, and how many buffers it lies in: those for a host policy, or, where that is
+/// null, those for all.
+///
+/// # Safety
+/// See the module; `policy` is null or NUL-terminated.
+pub unsafe fn input_properties(
+    input: *mut TRITONBACKEND_Input,
+    policy: *const c_char,
+) -> Result<(Tensor, u64, u32)> {
     let (mut name, mut data_type, mut shape) = (null(), TRITONSERVER_TYPE_INVALID, null());
     let (mut dims, mut byte_size, mut buffers) = (0, 0, 0);
     // SAFETY: the module's promise; all places are live.
     unsafe {
-        check(TRITONBACKEND_InputProperties(
-            input,
-            &mut name,
-            &mut data_type,
-            &mut shape,
-            &mut dims,
-            &mut byte_size,
-            &mut buffers,
-        ))
+        let (name, data_type, shape) = (&raw mut name, &raw mut data_type, &raw mut shape);
+        let (dims, byte_size, buffers) = (&raw mut dims, &raw mut byte_size, &raw mut buffers);
+        check(match policy.is_null() {
+            true => TRITONBACKEND_InputProperties(input, name, data_type, shape, dims, byte_size, buffers),
+            false => TRITONBACKEND_InputPropertiesForHostPolicy(
+                input, policy, name, data_type, shape, dims, byte_size, buffers,
+            ),
+        })
     }?;
     Ok((Tensor { name, data_type, shape, dim_count: dims as usize }, byte_size, buffers))
 }
 
-/// One of an input's buffers; the server's to write, ours to read.
+/// One of an input's buffers, or of those for a host policy; the server's to write, ours to read.
 ///
 /// # Safety
-/// See the module.
-pub unsafe fn input_buffer(input: *mut TRITONBACKEND_Input, index: u32) -> Result<Buffer> {
+/// See the module; `policy` is null or NUL-terminated.
+pub unsafe fn input_buffer(
+    input: *mut TRITONBACKEND_Input,
+    policy: *const c_char,
+    index: u32,
+) -> Result<Buffer> {
     let (mut base, mut byte_size) = (null(), 0);
     let (mut memory_type, mut memory_type_id) = (TRITONSERVER_MEMORY_CPU, 0);
     // SAFETY: the module's promise; all places are live.
     unsafe {
-        check(TRITONBACKEND_InputBuffer(
-            input,
-            index,
-            &mut base,
-            &mut byte_size,
-            &mut memory_type,
-            &mut memory_type_id,
-        ))
+        let (base, size) = (&raw mut base, &raw mut byte_size);
+        let (kind, id) = (&raw mut memory_type, &raw mut memory_type_id);
+        check(match policy.is_null() {
+            true => TRITONBACKEND_InputBuffer(input, index, base, size, kind, id),
+            false => TRITONBACKEND_InputBufferForHostPolicy(input, policy, index, base, size, kind, id),
+        })
     }?;
     Ok(Buffer { base: base.cast_mut(), byte_size: byte_size as usize, memory_type, memory_type_id })
 }
@@ -431,6 +488,22 @@ pub unsafe fn inferred_model(response: Inferred) -> Result<(*const c_char, i64)>
     // SAFETY: the module's promise; both places are live.
     unsafe { check(TRITONSERVER_InferenceResponseModel(response, &mut name, &mut version)) }?;
     Ok((name, version))
+}
+
+/// One of a response's parameters; all of it belongs to the response.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn inferred_parameter(
+    response: Inferred,
+    index: u32,
+) -> Result<(*const c_char, TRITONSERVER_ParameterType, *const c_void)> {
+    let (mut name, mut kind, mut value) = (null(), 0, null());
+    // SAFETY: the module's promise; all places are live.
+    unsafe {
+        check(TRITONSERVER_InferenceResponseParameter(response, index, &mut name, &mut kind, &mut value))
+    }?;
+    Ok((name, kind, value))
 }
 
 /// One of a response's outputs; all of it belongs to the response.

@@ -1,15 +1,18 @@
 //! The answer to a request.
 
+use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::byte_strings::ByteStrings;
 use crate::data_type::DataType;
 use crate::error::{Error, ErrorCode, Result};
 use crate::memory::MemoryKind;
 use crate::output::Output;
 use crate::owned::Exchange;
+use crate::parameter::{Parameter, Setters};
 use crate::statistics::{Timeline, now_ns};
-use crate::{c_string, raw, sys};
+use crate::{raw, sys};
 
 /// The one response to one request: outputs and parameters go in here, and it is sent exactly once.
 ///
@@ -29,38 +32,6 @@ pub struct Reply {
 
 // SAFETY: the server's objects behind the pointers have no tie to a thread, and a reply is used by one at a time.
 unsafe impl Send for Reply {}
-
-/// The value of a response parameter: what Triton has, and nothing else.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Parameter {
-    /// A string.
-    String(String),
-    /// An integer.
-    Int(i64),
-    /// A truth value.
-    Bool(bool),
-}
-
-impl From<&str> for Parameter {
-    fn from(value: &str) -> Self {
-        Self::String(value.to_owned())
-    }
-}
-impl From<String> for Parameter {
-    fn from(value: String) -> Self {
-        Self::String(value)
-    }
-}
-impl From<i64> for Parameter {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-impl From<bool> for Parameter {
-    fn from(value: bool) -> Self {
-        Self::Bool(value)
-    }
-}
 
 impl Reply {
     /// A new response to `request`.
@@ -140,23 +111,38 @@ impl Reply {
         data_type: DataType,
         shape: &[i64],
     ) -> Result<Output<'_>> {
+        let byte_size =
+            data_type.tensor_byte_size(shape).map_err(|e| e.context(format!("output '{name}'")))?;
         // SAFETY: unsent as long as the borrow lasts, since sending takes the reply.
-        unsafe { Output::new(self.response()?.as_ptr(), name, data_type, shape, preferred) }
+        unsafe { Output::new(self.response()?.as_ptr(), name, data_type, shape, byte_size, preferred) }
     }
 
-    /// Sets a parameter of the response.
-    pub fn set_parameter(&mut self, name: &str, value: impl Into<Parameter>) -> Result<()> {
-        let (response, name) = (self.response()?.as_ptr(), c_string(name)?);
-        // SAFETY: an unsent response; the strings are NUL-terminated and copied.
-        unsafe {
-            match value.into() {
-                Parameter::String(value) => {
-                    raw::response_set_string(response, name.as_ptr(), c_string(&value)?.as_ptr())
-                }
-                Parameter::Int(value) => raw::response_set_int(response, name.as_ptr(), value),
-                Parameter::Bool(value) => raw::response_set_bool(response, name.as_ptr(), value),
-            }
+    /// Adds an output of type BYTES, written at once: its elements in C order, one for each place of `shape`.
+    pub fn output_byte_strings(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        elements: &[impl AsRef<[u8]>],
+    ) -> Result<()> {
+        let named = |e: Error| e.context(format!("output '{name}'"));
+        let count = DataType::Bytes.element_count(shape).map_err(named)?;
+        if count != elements.len() {
+            let given = elements.len();
+            return Err(Error::invalid_arg(format!(
+                "output '{name}' of shape {shape:?} takes {count} elements; {given} were given"
+            )));
         }
+        let byte_size = ByteStrings::encoded_size(elements).map_err(named)?;
+        let response = self.response()?.as_ptr();
+        // SAFETY: as above.
+        unsafe { Output::new(response, name, DataType::Bytes, shape, byte_size, MemoryKind::Host) }?
+            .write_byte_strings(elements)
+    }
+
+    /// Sets a parameter of the response, each name once. Doubles need a server with backend API 1.18: see
+    /// [`Parameter`].
+    pub fn set_parameter(&mut self, name: &str, value: impl Into<Parameter>) -> Result<()> {
+        value.into().set(name, &ResponseSetters(self.response()?.as_ptr()))
     }
 
     /// The inputs are ready, the computation starts: what came before is the statistics' `compute_input`.
@@ -220,5 +206,27 @@ impl Drop for Reply {
             ErrorCode::Internal,
             "the backend dropped this request without an answer",
         )));
+    }
+}
+
+/// The calls that set a parameter of an unsent response.
+struct ResponseSetters(*mut sys::TRITONBACKEND_Response);
+
+impl Setters for ResponseSetters {
+    fn string(&self, name: &CStr, value: &CStr) -> Result<()> {
+        // SAFETY: an unsent response; the strings are copied.
+        unsafe { raw::response_set_string(self.0, name.as_ptr(), value.as_ptr()) }
+    }
+    fn int(&self, name: &CStr, value: i64) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::response_set_int(self.0, name.as_ptr(), value) }
+    }
+    fn bool(&self, name: &CStr, value: bool) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::response_set_bool(self.0, name.as_ptr(), value) }
+    }
+    fn double(&self, name: &CStr, value: f64) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::response_set_double(self.0, name.as_ptr(), value) }
     }
 }

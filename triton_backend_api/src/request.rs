@@ -5,9 +5,12 @@ use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
 use crate::input::Input;
+use crate::parameter::{self, Parameter};
 use crate::{c_string, raw, sys};
 
 /// A request that the server handed to this backend. It is read through this; answering is [`Reply`](crate::Reply)'s.
+///
+/// The priority that a client gives is not here: it orders the server's queue, and the backend API has no call for it.
 pub struct Request {
     raw: NonNull<sys::TRITONBACKEND_Request>,
 }
@@ -25,6 +28,51 @@ pub enum CorrelationId {
     Number(u64),
     /// A string.
     Text(String),
+}
+
+/// The flags of a request, all of them: those that this crate does not know are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestFlags(u32);
+
+impl RequestFlags {
+    /// No flag.
+    pub const NONE: Self = Self(0);
+    /// The first request of a sequence.
+    pub const SEQUENCE_START: Self = Self(sys::TRITONSERVER_REQUEST_FLAG_SEQUENCE_START);
+    /// The last request of a sequence.
+    pub const SEQUENCE_END: Self = Self(sys::TRITONSERVER_REQUEST_FLAG_SEQUENCE_END);
+
+    /// The flags that the ABI numbers so.
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// All flags, as the ABI numbers them.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of these flags are set.
+    pub fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Whether the request starts a sequence.
+    pub fn is_sequence_start(self) -> bool {
+        self.contains(Self::SEQUENCE_START)
+    }
+
+    /// Whether the request ends a sequence. The only request of a sequence both starts and ends it.
+    pub fn is_sequence_end(self) -> bool {
+        self.contains(Self::SEQUENCE_END)
+    }
+}
+
+impl std::ops::BitOr for RequestFlags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
 impl Request {
@@ -54,16 +102,40 @@ impl Request {
         }
     }
 
-    /// The sequence flags, as the ABI numbers them.
-    pub fn flags(&self) -> Result<u32> {
+    /// The flags: where in a sequence the request stands.
+    pub fn flags(&self) -> Result<RequestFlags> {
         // SAFETY: a live request.
-        unsafe { raw::request_flags(self.as_raw()) }
+        unsafe { raw::request_flags(self.as_raw()).map(RequestFlags) }
     }
 
-    /// The timeout in microseconds that the client set; 0 for none.
+    /// The parameters that the client set, in the server's order. What the server takes for itself, such as the
+    /// priority, the timeout and the sequence of an HTTP request, is not among them.
+    pub fn parameters(&self) -> Result<Vec<(String, Parameter)>> {
+        // SAFETY: a live request; what belongs to it is copied at once.
+        unsafe {
+            let count = raw::request_parameter_count(self.as_raw())?;
+            (0..count)
+                .map(|index| raw::request_parameter(self.as_raw(), index).map(|found| parameter::read(found)))
+                .collect()
+        }
+    }
+
+    /// The parameter of that name; `None` where the client set none.
+    pub fn parameter(&self, name: &str) -> Result<Option<Parameter>> {
+        Ok(self.parameters()?.into_iter().find(|parameter| parameter.0 == name).map(|parameter| parameter.1))
+    }
+
+    /// The timeout in microseconds that the client set; 0 for none. The server heeds it while the request waits in a
+    /// queue with a timeout policy; whether the computation does is the backend's business.
     pub fn timeout_us(&self) -> Result<u64> {
         // SAFETY: a live request.
         unsafe { raw::request_timeout(self.as_raw()) }
+    }
+
+    /// Whether the client asked for a trace of this request. An in-process request that inherits from it is traced too.
+    pub fn is_traced(&self) -> bool {
+        // SAFETY: a live request. A server that cannot tell does not trace it.
+        unsafe { raw::request_trace(self.as_raw()) }.is_ok_and(|trace| !trace.is_null())
     }
 
     /// Whether the client gave the request up.
@@ -78,6 +150,11 @@ impl Request {
         unsafe { raw::request_input_count(self.as_raw()) }
     }
 
+    /// All inputs, in the server's order.
+    pub fn inputs(&self) -> Result<Vec<Input<'_>>> {
+        (0..self.input_count()?).map(|index| self.input_by_index(index)).collect()
+    }
+
     /// The input of that name.
     pub fn input(&self, name: &str) -> Result<Input<'_>> {
         let text = c_string(name)?;
@@ -89,6 +166,11 @@ impl Request {
     pub fn input_by_index(&self, index: u32) -> Result<Input<'_>> {
         // SAFETY: a live request, which outlives the borrow.
         unsafe { raw::request_input_by_index(self.as_raw(), index).and_then(|input| Input::new(input)) }
+    }
+
+    /// Whether the client wants an output of that name.
+    pub fn wants_output(&self, name: &str) -> Result<bool> {
+        Ok(self.requested_outputs()?.iter().any(|output| output == name))
     }
 
     /// The names of the outputs asked for. A client that names none gets all: the server says so here.

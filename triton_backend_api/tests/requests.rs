@@ -221,13 +221,85 @@ fn elements_of_variable_size_are_bytes() {
     });
 }
 
+/// Answers with the texts of INPUT0, each behind a "!".
+fn shout(_: &Author, request: &Request, reply: &mut Reply) -> Result<()> {
+    let input = request.input("INPUT0")?;
+    let texts = input.byte_strings()?;
+    let louder: Vec<_> =
+        (0..texts.len()).map(|at| texts.text(at).map(|text| format!("!{text}"))).collect::<Result<_>>()?;
+    reply.output_byte_strings("OUTPUT0", input.shape(), &louder)
+}
+
+#[test]
+fn bytes_tensors_are_decoded_and_encoded() {
+    both_ways(|host, way| {
+        let encoded = ByteStrings::encode(&["spleen", "", "ü"]).unwrap();
+        for cuts in [&[][..], &[2], &[4, 11, 15]] {
+            let input = TestInput::new("INPUT0", abi::TRITONSERVER_TYPE_BYTES, &[1, 3], encoded.clone());
+            let answer = answer(host, way, &Script::new(shout), TestRequest::new([input.split(cuts)]));
+            let output = &answer.result().unwrap().outputs[0];
+            assert_eq!(
+                (output.data_type, output.shape.as_slice()),
+                (abi::TRITONSERVER_TYPE_BYTES, &[1, 3][..])
+            );
+            let bytes = output.bytes.as_deref().unwrap();
+            let texts = ByteStrings::decode(bytes, 3).unwrap();
+            assert!(texts.iter().eq(["!spleen", "!", "!ü"].map(str::as_bytes)), "{cuts:?}");
+        }
+        let none = TestInput::new("INPUT0", abi::TRITONSERVER_TYPE_BYTES, &[1, 0], vec![]);
+        let answer = answer(host, way, &Script::new(shout), TestRequest::new([none]));
+        assert_eq!(answer.bytes("OUTPUT0"), Some(vec![]));
+    });
+}
+
+#[test]
+fn malformed_bytes_tensors_are_refused_by_name() {
+    both_ways(|host, way| {
+        for (shape, encoded, what) in [
+            (
+                &[1, 2][..],
+                &b"\x01\0\0\0a\x09\0\0\0b"[..],
+                "element 1 at byte 5 is 9 bytes long, but 1 are left",
+            ),
+            (&[1, 3], b"\x01\0\0\0a", "its 5 bytes are too few"),
+            (&[1, 1], b"\x01\0\0\0ab", "1 bytes come after the last element"),
+            (&[i64::MAX, 9], b"\x01\0\0\0a", "is negative or too large"),
+            (&[1, 1], b"\x01\0\0\0\xff", "element 0 is no UTF-8"),
+        ] {
+            let input = TestInput::new("INPUT0", abi::TRITONSERVER_TYPE_BYTES, shape, encoded.to_vec());
+            let refusal = error(&answer(host, way, &Script::new(shout), TestRequest::new([input])));
+            assert_eq!(refusal.code, abi::TRITONSERVER_ERROR_INVALID_ARG);
+            assert!(refusal.message.contains(what), "{refusal}");
+        }
+        let refusal = error(&answer(host, way, &Script::new(shout), TestRequest::new([values()])));
+        assert_eq!(refusal.message, "input 'INPUT0' is FP32, read as BYTES");
+    });
+}
+
+#[test]
+fn outputs_of_bytes_take_as_many_elements_as_their_shape() {
+    both_ways(|host, way| {
+        let script = Script::new(|_, _, reply| {
+            let refusal = reply.output_byte_strings("OUTPUT0", &[2, 2], &["a"]).unwrap_err();
+            assert_eq!(refusal.message(), "output 'OUTPUT0' of shape [2, 2] takes 4 elements; 1 were given");
+            assert!(reply.output_byte_strings("OUTPUT0", &[-1], &["a"]).is_err());
+            reply.output_byte_strings("OUTPUT0", &[1], &["a"])
+        });
+        let there = answer(host, way, &script, request(&[1.0]).output_misaligned("OUTPUT0", 3));
+        assert_eq!(there.bytes("OUTPUT0").as_deref(), Some(&b"\x01\0\0\0a"[..]));
+        let gpu = request(&[1.0]).output_memory("OUTPUT0", abi::TRITONSERVER_MEMORY_GPU, 1);
+        let refusal = error(&answer(host, way, &script, gpu));
+        assert!(refusal.message.contains("output 'OUTPUT0' lies in memory of GPU 1"), "{refusal}");
+    });
+}
+
 #[test]
 fn everything_the_client_said_is_there() {
     both_ways(|host, way| {
         let script = Script::new(|_, request, _| {
             assert_eq!(request.id()?, "the id");
             assert_eq!(request.correlation_id()?, CorrelationId::Number(u64::MAX));
-            assert_eq!((request.flags()?, request.timeout_us()?), (3, 5_000_000));
+            assert_eq!((request.flags()?.bits(), request.timeout_us()?), (3, 5_000_000));
             assert!(!request.is_cancelled());
             assert_eq!(request.input_count()?, 2);
             assert_eq!(request.input("B")?.shape(), [1, 1]);
@@ -252,7 +324,7 @@ fn a_client_that_says_nothing_is_read_as_such() {
         let script = Script::new(|_, request, _| {
             assert_eq!(request.id()?, "");
             assert_eq!(request.correlation_id()?, CorrelationId::Number(0));
-            assert_eq!((request.flags()?, request.timeout_us()?), (0, 0));
+            assert_eq!((request.flags()?.bits(), request.timeout_us()?), (0, 0));
             assert_eq!(request.requested_outputs()?, ["OUTPUT0"], "none named: all of the configuration's");
             Ok(())
         });

@@ -48,13 +48,16 @@ pub struct OutputTensor {
     pub bytes: Option<Vec<u8>>,
 }
 
-/// The value of a response parameter.
+/// The value of a parameter of a request or a response.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // the names are Triton's
 pub enum ParameterValue {
     String(String),
     Int(i64),
     Bool(bool),
+    Double(f64),
+    /// A value of a type that this crate does not know, by its number (requests).
+    Other(u32),
 }
 
 /// The statistics of one request.

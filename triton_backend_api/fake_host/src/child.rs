@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use triton_backend_api::sys::*;
 
+use crate::answer::ParameterValue;
 use crate::error::{ErrorObject, HostError};
 use crate::inference::{Address, InferenceObject, Stage};
 use crate::inferred::{InferredObject, InferredOutput};
+use crate::request::ParameterObject;
 use crate::state::{CHANGED, Outcome, Refusal, lock};
 use crate::table::pointer;
 use crate::test_request::Correlation;
@@ -41,6 +43,8 @@ impl Children {
 pub struct ChildCall {
     handle: usize,
     request: InferenceObject,
+    /// The parameters of the next response.
+    parameters: Vec<ParameterObject>,
     answered: bool,
     released: bool,
 }
@@ -97,7 +101,7 @@ impl ChildOutput {
 
 impl ChildCall {
     pub(crate) fn new(handle: usize, request: InferenceObject) -> Self {
-        Self { handle, request, answered: false, released: false }
+        Self { handle, request, parameters: Vec::new(), answered: false, released: false }
     }
 
     /// The model that is called.
@@ -123,6 +127,16 @@ impl ChildCall {
     /// The timeout in microseconds.
     pub fn timeout_us(&self) -> u64 {
         self.request.timeout_us
+    }
+
+    /// The priority; 0 is the model's own.
+    pub fn priority(&self) -> u64 {
+        self.request.priority
+    }
+
+    /// The parameters, in the order in which they were set.
+    pub fn parameters(&self) -> &[(String, ParameterValue)] {
+        &self.request.parameters
     }
 
     /// The correlation id.
@@ -183,6 +197,11 @@ impl ChildCall {
     pub fn never(&self) {
         let waited = CHANGED.wait_while(lock(), |state| !state.children.ending);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Sets a parameter of the next response.
+    pub fn set_parameter(&mut self, name: &str, value: ParameterValue) {
+        self.parameters.push(ParameterObject::new(name, value));
     }
 
     /// Sends the last response.
@@ -246,7 +265,9 @@ impl ChildCall {
         });
         let model = CString::new(self.request.model.as_str()).unwrap_or_default();
         let version = self.request.version.max(1);
-        let object = InferredObject { model, version, allocator: on.allocator, outputs: made, error };
+        let id = CString::new(self.request.id.as_str()).unwrap_or_default();
+        let (parameters, allocator) = (std::mem::take(&mut self.parameters), on.allocator);
+        let object = InferredObject { model, version, id, parameters, allocator, outputs: made, error };
         let response = state.inferred.insert(object);
         drop(state);
         self.deliver(pointer(response), flags);

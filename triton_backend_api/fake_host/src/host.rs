@@ -41,6 +41,8 @@ impl FakeHost {
     /// A fresh server.
     pub fn new() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: it returns the calls of this host, each of the type that the ABI gives it.
+        unsafe { triton_backend_api::glue::look_in(crate::late::lookup) };
         let mut state = lock();
         *state = State::default();
         Self { server: state.servers.insert(()), _watch: watch(), _turn: turn }

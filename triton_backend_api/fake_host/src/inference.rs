@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_void};
 
 use triton_backend_api::sys::*;
 
+use crate::answer::ParameterValue;
 use crate::child::ChildCall;
+use crate::late::late_symbols;
 use crate::state::{CHANGED, Outcome, Refusal, State, consume, put, symbols, text};
 use crate::table::{handle, pointer};
 use crate::test_request::Correlation;
@@ -39,6 +41,8 @@ pub(crate) struct InferenceObject {
     pub id: String,
     pub flags: u32,
     pub timeout_us: u64,
+    pub priority: u64,
+    pub parameters: Vec<(String, ParameterValue)>,
     pub correlation: Correlation,
     pub inputs: Vec<InferenceInput>,
     pub outputs: Vec<String>,
@@ -76,6 +80,20 @@ impl State {
             Stage::Filling | Stage::GivenBack => Ok(object),
         }
     }
+
+    fn set_inference_parameter(
+        &mut self,
+        request: *mut TRITONSERVER_InferenceRequest,
+        name: String,
+        value: ParameterValue,
+    ) -> Outcome {
+        let object = self.mine(request)?;
+        if object.parameters.iter().any(|parameter| parameter.0 == name) {
+            return Err(Refusal::Violation(format!("request parameter '{name}' was set twice")));
+        }
+        object.parameters.push((name, value));
+        Ok(())
+    }
 }
 
 symbols! {
@@ -92,6 +110,8 @@ symbols! {
             id: String::new(),
             flags: 0,
             timeout_us: 0,
+            priority: 0,
+            parameters: Vec::new(),
             correlation: Correlation::Number(0),
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -137,6 +157,34 @@ symbols! {
     ) |state| {
         state.mine(inference_request)?.timeout_us = timeout_us;
         Ok(())
+    }
+
+    fn TRITONSERVER_InferenceRequestSetPriorityUInt64(
+        inference_request: *mut TRITONSERVER_InferenceRequest, priority: u64
+    ) |state| {
+        state.mine(inference_request)?.priority = priority;
+        Ok(())
+    }
+
+    fn TRITONSERVER_InferenceRequestSetStringParameter(
+        request: *mut TRITONSERVER_InferenceRequest, key: *const c_char, value: *const c_char
+    ) |state| {
+        let (key, value) = (text(key)?, text(value)?);
+        state.set_inference_parameter(request, key, ParameterValue::String(value))
+    }
+
+    fn TRITONSERVER_InferenceRequestSetIntParameter(
+        request: *mut TRITONSERVER_InferenceRequest, key: *const c_char, value: i64
+    ) |state| {
+        let key = text(key)?;
+        state.set_inference_parameter(request, key, ParameterValue::Int(value))
+    }
+
+    fn TRITONSERVER_InferenceRequestSetBoolParameter(
+        request: *mut TRITONSERVER_InferenceRequest, key: *const c_char, value: bool
+    ) |state| {
+        let key = text(key)?;
+        state.set_inference_parameter(request, key, ParameterValue::Bool(value))
     }
 
     fn TRITONSERVER_InferenceRequestCancel(
@@ -211,6 +259,16 @@ symbols! {
         });
         Ok(())
     }
+}
+
+late_symbols! {
+    fn TRITONSERVER_InferenceRequestSetDoubleParameter: TRITONSERVER_InferenceRequestSetDoubleParameter_late(
+        request: *mut TRITONSERVER_InferenceRequest, key: *const c_char, value: f64
+    ) |state| {
+        let key = text(key)?;
+        state.set_inference_parameter(request, key, ParameterValue::Double(value))
+    }
+    also
 }
 
 /// See the ABI.

@@ -5,12 +5,15 @@ use std::ffi::{CString, c_char, c_void};
 use triton_backend_api::sys::*;
 
 use crate::inference::Address;
+use crate::request::ParameterObject;
 use crate::state::{State, consume, out_of_bounds, put, symbols};
 use crate::table::{handle, pointer};
 
 pub(crate) struct InferredObject {
     pub model: CString,
     pub version: i64,
+    pub id: CString,
+    pub parameters: Vec<ParameterObject>,
     pub allocator: usize,
     pub outputs: Vec<InferredOutput>,
     pub error: Option<usize>,
@@ -38,6 +41,32 @@ symbols! {
         let object = state.inferred.get(handle(inference_response))?;
         put(model_name, object.model.as_ptr())?;
         put(model_version, object.version)
+    }
+
+    fn TRITONSERVER_InferenceResponseId(
+        inference_response: *mut TRITONSERVER_InferenceResponse, request_id: *mut *const c_char
+    ) |state| {
+        put(request_id, state.inferred.get(handle(inference_response))?.id.as_ptr())
+    }
+
+    fn TRITONSERVER_InferenceResponseParameterCount(
+        inference_response: *mut TRITONSERVER_InferenceResponse, count: *mut u32
+    ) |state| {
+        put(count, state.inferred.get(handle(inference_response))?.parameters.len() as u32)
+    }
+
+    fn TRITONSERVER_InferenceResponseParameter(
+        inference_response: *mut TRITONSERVER_InferenceResponse, index: u32, name: *mut *const c_char,
+        type_: *mut TRITONSERVER_ParameterType, vvalue: *mut *const c_void
+    ) |state| {
+        let parameters = &state.inferred.get(handle(inference_response))?.parameters;
+        let Some(parameter) = parameters.get(index as usize) else {
+            return out_of_bounds("parameter", index, parameters.len());
+        };
+        let (kind, value) = parameter.value();
+        put(name, parameter.name())?;
+        put(type_, kind)?;
+        put(vvalue, value)
     }
 
     fn TRITONSERVER_InferenceResponseOutputCount(

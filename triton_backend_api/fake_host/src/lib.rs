@@ -36,6 +36,7 @@ mod host;
 mod inference;
 mod inferred;
 mod instance;
+mod late;
 mod loaded;
 mod log;
 mod message;

@@ -14,7 +14,7 @@ use crate::error::{HostError, take};
 use crate::host::FakeHost;
 use crate::instance::{InstanceObject, StatePointer};
 use crate::model::{ModelObject, unload, unload_if_idle};
-use crate::request::RequestObject;
+use crate::request::{ParameterObject, RequestObject};
 use crate::state::{CHANGED, lock};
 use crate::table::pointer;
 use crate::test_request::{TestRequest, c_string};
@@ -186,6 +186,11 @@ impl LoadedModel<'_> {
             correlation: request.correlation,
             flags: request.flags,
             timeout_us: request.timeout_us,
+            parameters: request
+                .parameters
+                .into_iter()
+                .map(|(name, value)| ParameterObject::new(&name, value))
+                .collect(),
             cancelled: request.cancelled,
             inputs,
             outputs: outputs.iter().map(|name| c_string(name)).collect(),

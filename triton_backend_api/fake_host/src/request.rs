@@ -5,11 +5,11 @@ use std::ffi::{CString, c_char, c_void};
 
 use triton_backend_api::sys::*;
 
-use crate::answer::{Answer, Statistics};
+use crate::answer::{Answer, ParameterValue, Statistics};
 use crate::block::Block;
 use crate::state::{Outcome, Refusal, State, consume, out_of_bounds, put, symbols, text};
 use crate::table::{handle, pointer};
-use crate::test_request::{Correlation, OutputPlace};
+use crate::test_request::{Correlation, OutputPlace, c_string};
 
 /// What became of every request, by its handle. It outlives the request.
 pub(crate) type Answers = HashMap<usize, Answer>;
@@ -20,6 +20,7 @@ pub(crate) struct RequestObject {
     pub correlation: Correlation,
     pub flags: u32,
     pub timeout_us: u64,
+    pub parameters: Vec<ParameterObject>,
     pub cancelled: bool,
     pub inputs: Vec<usize>,
     pub outputs: Vec<CString>,
@@ -31,12 +32,112 @@ pub(crate) struct RequestObject {
     pub release_failed: bool,
 }
 
+/// A parameter, where a backend can be pointed to its value.
+pub(crate) struct ParameterObject {
+    name: CString,
+    value: ParameterValue,
+    /// The value where it is a string.
+    text: CString,
+}
+
+impl ParameterObject {
+    pub fn new(name: &str, value: ParameterValue) -> Self {
+        let text = match &value {
+            ParameterValue::String(text) => c_string(text),
+            _ => CString::default(),
+        };
+        Self { name: c_string(name), value, text }
+    }
+
+    pub fn name(&self) -> *const c_char {
+        self.name.as_ptr()
+    }
+
+    /// Its type as the ABI numbers it, and where its value is.
+    pub fn value(&self) -> (TRITONSERVER_ParameterType, *const c_void) {
+        match &self.value {
+            ParameterValue::String(_) => (TRITONSERVER_PARAMETER_STRING, self.text.as_ptr().cast()),
+            ParameterValue::Int(value) => (TRITONSERVER_PARAMETER_INT, (&raw const *value).cast()),
+            ParameterValue::Bool(value) => (TRITONSERVER_PARAMETER_BOOL, (&raw const *value).cast()),
+            ParameterValue::Double(value) => (TRITONSERVER_PARAMETER_DOUBLE, (&raw const *value).cast()),
+            ParameterValue::Other(kind) => (*kind, (&raw const *kind).cast()),
+        }
+    }
+}
+
 pub(crate) struct InputObject {
     pub name: CString,
     pub data_type: TRITONSERVER_DataType,
     pub shape: Vec<i64>,
     pub byte_size: u64,
     pub buffers: Vec<Block>,
+    /// Buffers for the instances of one host policy.
+    pub of_policies: HashMap<String, Block>,
+}
+
+impl InputObject {
+    /// Its buffers for a host policy, null for none, and their size.
+    fn buffers_for(&mut self, policy: Option<String>) -> (&mut [Block], u64) {
+        match policy.and_then(|name| self.of_policies.get_mut(&name)) {
+            Some(block) => {
+                let byte_size = block.byte_size() as u64;
+                (std::slice::from_mut(block), byte_size)
+            }
+            None => (&mut self.buffers, self.byte_size),
+        }
+    }
+
+    /// # Safety
+    /// All places are null or live.
+    #[allow(clippy::too_many_arguments)] // the ABI's
+    unsafe fn describe(
+        &mut self,
+        policy: Option<String>,
+        name: *mut *const c_char,
+        datatype: *mut TRITONSERVER_DataType,
+        shape: *mut *const i64,
+        dims_count: *mut u32,
+        byte_size: *mut u64,
+        buffer_count: *mut u32,
+    ) -> Outcome {
+        let (buffers, size) = self.buffers_for(policy);
+        let count = buffers.len() as u32;
+        // SAFETY: see above. The ABI allows to leave out what is not asked for.
+        unsafe {
+            let _ = put(name, self.name.as_ptr());
+            let _ = put(datatype, self.data_type);
+            let _ = put(shape, self.shape.as_ptr());
+            let _ = put(dims_count, self.shape.len() as u32);
+            let _ = put(byte_size, size);
+            let _ = put(buffer_count, count);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// All places are null or live.
+    unsafe fn buffer(
+        &mut self,
+        policy: Option<String>,
+        index: u32,
+        buffer: *mut *const c_void,
+        buffer_byte_size: *mut u64,
+        memory_type: *mut TRITONSERVER_MemoryType,
+        memory_type_id: *mut i64,
+    ) -> Outcome {
+        let (buffers, _) = self.buffers_for(policy);
+        let count = buffers.len();
+        let Some(block) = buffers.get_mut(index as usize) else {
+            return out_of_bounds("buffer", index, count);
+        };
+        // SAFETY: see above.
+        unsafe {
+            put(buffer, block.as_mut_ptr().cast_const().cast())?;
+            put(buffer_byte_size, block.byte_size() as u64)?;
+            put(memory_type, block.memory_type)?;
+            put(memory_type_id, block.memory_type_id)
+        }
+    }
 }
 
 impl State {
@@ -97,6 +198,24 @@ symbols! {
         put(timeout, state.requests.get(handle(request))?.timeout_us)
     }
 
+    fn TRITONBACKEND_RequestParameterCount(request: *mut TRITONBACKEND_Request, count: *mut u32) |state| {
+        put(count, state.requests.get(handle(request))?.parameters.len() as u32)
+    }
+
+    fn TRITONBACKEND_RequestParameter(
+        request: *mut TRITONBACKEND_Request, index: u32, key: *mut *const c_char,
+        type_: *mut TRITONSERVER_ParameterType, vvalue: *mut *const c_void
+    ) |state| {
+        let parameters = &state.requests.get(handle(request))?.parameters;
+        let Some(parameter) = parameters.get(index as usize) else {
+            return out_of_bounds("parameter", index, parameters.len());
+        };
+        let (kind, value) = parameter.value();
+        put(key, parameter.name())?;
+        put(type_, kind)?;
+        put(vvalue, value)
+    }
+
     fn TRITONBACKEND_RequestInputCount(request: *mut TRITONBACKEND_Request, count: *mut u32) |state| {
         put(count, state.requests.get(handle(request))?.inputs.len() as u32)
     }
@@ -150,29 +269,35 @@ symbols! {
         shape: *mut *const i64, dims_count: *mut u32, byte_size: *mut u64, buffer_count: *mut u32
     ) |state| {
         let object = state.inputs.get(handle(input))?;
-        // The ABI allows to leave out what is not asked for.
-        let _ = put(name, object.name.as_ptr());
-        let _ = put(datatype, object.data_type);
-        let _ = put(shape, object.shape.as_ptr());
-        let _ = put(dims_count, object.shape.len() as u32);
-        let _ = put(byte_size, object.byte_size);
-        let _ = put(buffer_count, object.buffers.len() as u32);
-        Ok(())
+        object.describe(None, name, datatype, shape, dims_count, byte_size, buffer_count)
+    }
+
+    fn TRITONBACKEND_InputPropertiesForHostPolicy(
+        input: *mut TRITONBACKEND_Input, host_policy_name: *const c_char, name: *mut *const c_char,
+        datatype: *mut TRITONSERVER_DataType, shape: *mut *const i64, dims_count: *mut u32,
+        byte_size: *mut u64, buffer_count: *mut u32
+    ) |state| {
+        let policy = Some(text(host_policy_name)?);
+        let object = state.inputs.get(handle(input))?;
+        object.describe(policy, name, datatype, shape, dims_count, byte_size, buffer_count)
     }
 
     fn TRITONBACKEND_InputBuffer(
         input: *mut TRITONBACKEND_Input, index: u32, buffer: *mut *const c_void,
         buffer_byte_size: *mut u64, memory_type: *mut TRITONSERVER_MemoryType, memory_type_id: *mut i64
     ) |state| {
-        let buffers = &mut state.inputs.get(handle(input))?.buffers;
-        let count = buffers.len();
-        let Some(block) = buffers.get_mut(index as usize) else {
-            return out_of_bounds("buffer", index, count);
-        };
-        put(buffer, block.as_mut_ptr().cast_const().cast())?;
-        put(buffer_byte_size, block.byte_size() as u64)?;
-        put(memory_type, block.memory_type)?;
-        put(memory_type_id, block.memory_type_id)
+        let object = state.inputs.get(handle(input))?;
+        object.buffer(None, index, buffer, buffer_byte_size, memory_type, memory_type_id)
+    }
+
+    fn TRITONBACKEND_InputBufferForHostPolicy(
+        input: *mut TRITONBACKEND_Input, host_policy_name: *const c_char, index: u32,
+        buffer: *mut *const c_void, buffer_byte_size: *mut u64, memory_type: *mut TRITONSERVER_MemoryType,
+        memory_type_id: *mut i64
+    ) |state| {
+        let policy = Some(text(host_policy_name)?);
+        let object = state.inputs.get(handle(input))?;
+        object.buffer(policy, index, buffer, buffer_byte_size, memory_type, memory_type_id)
     }
 
     fn TRITONBACKEND_ModelInstanceReportStatistics(

@@ -7,6 +7,7 @@ use triton_backend_api::sys::*;
 
 use crate::answer::{OutputTensor, ParameterValue, Response};
 use crate::block::Block;
+use crate::late::late_symbols;
 use crate::state::{Outcome, Refusal, State, consume, put, symbols, text};
 use crate::table::{handle, pointer};
 
@@ -129,6 +130,16 @@ symbols! {
         put(memory_type, block.memory_type)?;
         put(memory_type_id, block.memory_type_id)
     }
+}
+
+late_symbols! {
+    fn TRITONBACKEND_ResponseSetDoubleParameter: TRITONBACKEND_ResponseSetDoubleParameter_late(
+        response: *mut TRITONBACKEND_Response, name: *const c_char, value: f64
+    ) |state| {
+        let name = text(name)?;
+        state.set_parameter(response, name, ParameterValue::Double(value))
+    }
+    also
 }
 
 /// See the ABI.

@@ -1,7 +1,7 @@
 //! Everything the host knows, behind one lock, and the way every call goes: counted, made to fail where a test
 //! wants it, checked, answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub log: Log,
     pub children: Children,
     pub answers: Answers,
+    /// Younger calls that this server does not have.
+    pub absent: BTreeSet<&'static str>,
     faults: Vec<Fault>,
     pub errors: Table<ErrorObject>,
     pub messages: Table<MessageObject>,
@@ -76,6 +78,7 @@ impl Default for State {
             log: Log::default(),
             children: Children::default(),
             answers: Answers::default(),
+            absent: BTreeSet::new(),
             faults: Vec::new(),
             errors: Table::new("error"),
             messages: Table::new("message"),

@@ -5,6 +5,7 @@ use std::ffi::CString;
 
 use triton_backend_api::sys::*;
 
+use crate::answer::ParameterValue;
 use crate::block::Block;
 use crate::request::InputObject;
 
@@ -39,6 +40,7 @@ pub struct TestRequest {
     pub(crate) correlation: Correlation,
     pub(crate) flags: u32,
     pub(crate) timeout_us: u64,
+    pub(crate) parameters: Vec<(String, ParameterValue)>,
     pub(crate) cancelled: bool,
     pub(crate) traced: bool,
     pub(crate) inputs: Vec<TestInput>,
@@ -57,6 +59,7 @@ pub struct TestInput {
     misalign: usize,
     memory: (TRITONSERVER_MemoryType, i64),
     said_size: Option<u64>,
+    of_policies: HashMap<String, (Vec<u8>, (TRITONSERVER_MemoryType, i64))>,
 }
 
 impl TestRequest {
@@ -67,6 +70,7 @@ impl TestRequest {
             correlation: Correlation::Number(0),
             flags: 0,
             timeout_us: 0,
+            parameters: Vec::new(),
             cancelled: false,
             traced: false,
             inputs: inputs.into_iter().collect(),
@@ -96,6 +100,12 @@ impl TestRequest {
     /// With that timeout.
     pub fn timeout_us(mut self, timeout_us: u64) -> Self {
         self.timeout_us = timeout_us;
+        self
+    }
+
+    /// With that parameter.
+    pub fn parameter(mut self, name: &str, value: ParameterValue) -> Self {
+        self.parameters.push((name.to_owned(), value));
         self
     }
 
@@ -142,6 +152,7 @@ impl TestInput {
             misalign: 0,
             memory: (TRITONSERVER_MEMORY_CPU, 0),
             said_size: None,
+            of_policies: HashMap::new(),
         }
     }
 
@@ -169,6 +180,17 @@ impl TestInput {
         self
     }
 
+    /// With other bytes, in another kind of memory, for the instances of one host policy.
+    pub fn for_host_policy(
+        mut self,
+        policy: &str,
+        bytes: Vec<u8>,
+        memory: (TRITONSERVER_MemoryType, i64),
+    ) -> Self {
+        self.of_policies.insert(policy.to_owned(), (bytes, memory));
+        self
+    }
+
     /// Whose description says it is that long, true or not.
     pub fn saying_size(mut self, byte_size: u64) -> Self {
         self.said_size = Some(byte_size);
@@ -183,12 +205,15 @@ impl TestInput {
             buffers.push(Block::holding(&self.bytes[start..end], self.misalign, self.memory));
             start = end;
         }
+        let of_policies = self.of_policies.into_iter();
+        let of_policies = of_policies.map(|(name, (bytes, kind))| (name, Block::holding(&bytes, 0, kind)));
         InputObject {
             name: c_string(&self.name),
             data_type: self.data_type,
             shape: self.shape,
             byte_size: self.said_size.unwrap_or(self.bytes.len() as u64),
             buffers,
+            of_policies: of_policies.collect(),
         }
     }
 }

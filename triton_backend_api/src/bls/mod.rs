@@ -10,7 +10,7 @@ pub(crate) mod allocator;
 mod pending;
 mod response;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub use response::{InferenceResponse, ResponseTensor};
 use crate::data_type::DataType;
 use crate::error::{Error, Result};
 use crate::memory::StableMemory;
-use crate::request::{CorrelationId, Request};
+use crate::parameter::{Parameter, Setters};
+use crate::request::{CorrelationId, Request, RequestFlags};
 use crate::server::Server;
 use crate::{c_string, raw, sys};
 use pending::Shared;
@@ -54,29 +55,73 @@ impl InferenceRequest {
         &self.model
     }
 
-    /// Takes over what ties this call to the request it serves: id, correlation id, sequence flags, timeout,
-    /// and a child of its trace.
+    /// Takes over what ties this call to the request it serves: id, correlation id, flags, timeout, and a child of its
+    /// trace. Not its parameters, see [`InferenceRequest::forward_parameters`], nor its priority, which the backend API
+    /// does not tell. Cancelling is the caller's: see [`PendingResponse::wait`].
     pub fn inherit(&mut self, parent: &Request) -> Result<()> {
-        let raw = self.raw.as_ptr();
-        let id = c_string(&parent.id()?)?;
-        // SAFETY: a live, unsent request; strings are NUL-terminated and copied.
+        self.set_id(&parent.id()?)?;
+        self.set_correlation_id(&parent.correlation_id()?)?;
+        self.set_flags(parent.flags()?)?;
+        self.set_timeout_us(parent.timeout_us()?)?;
+        // SAFETY: a live request and its trace. Not traced, or a server that cannot trace children: the call goes on
+        // without one.
         unsafe {
-            raw::inference_set_id(raw, id.as_ptr())?;
-            match parent.correlation_id()? {
-                CorrelationId::Number(id) => raw::inference_set_correlation_id(raw, id)?,
-                CorrelationId::Text(id) => {
-                    raw::inference_set_correlation_id_string(raw, c_string(&id)?.as_ptr())?;
-                }
-            }
-            raw::inference_set_flags(raw, parent.flags()?)?;
-            raw::inference_set_timeout(raw, parent.timeout_us()?)?;
-            // Not traced, or a server that cannot trace children: the call goes on without one.
             let trace = raw::request_trace(parent.as_raw()).unwrap_or(std::ptr::null_mut());
             if !trace.is_null() && self.trace.is_none() {
                 self.trace = raw::trace_spawn_child(trace).ok().and_then(NonNull::new);
             }
         }
         Ok(())
+    }
+
+    /// Sets the id that logs and traces name the call by.
+    pub fn set_id(&mut self, id: &str) -> Result<()> {
+        let id = c_string(id)?;
+        // SAFETY: a live, unsent request; the string is NUL-terminated and copied.
+        unsafe { raw::inference_set_id(self.raw.as_ptr(), id.as_ptr()) }
+    }
+
+    /// Sets which sequence the call belongs to.
+    pub fn set_correlation_id(&mut self, id: &CorrelationId) -> Result<()> {
+        let raw = self.raw.as_ptr();
+        match id {
+            // SAFETY: a live, unsent request.
+            CorrelationId::Number(id) => unsafe { raw::inference_set_correlation_id(raw, *id) },
+            CorrelationId::Text(id) => {
+                let id = c_string(id)?;
+                // SAFETY: as above; the string is NUL-terminated and copied.
+                unsafe { raw::inference_set_correlation_id_string(raw, id.as_ptr()) }
+            }
+        }
+    }
+
+    /// Sets where in its sequence the call stands.
+    pub fn set_flags(&mut self, flags: RequestFlags) -> Result<()> {
+        // SAFETY: a live, unsent request.
+        unsafe { raw::inference_set_flags(self.raw.as_ptr(), flags.bits()) }
+    }
+
+    /// Sets how long the call may wait in its model's queue, in microseconds, where that queue has a timeout policy;
+    /// 0 for no limit. How long to wait for the answer is said in [`PendingResponse::wait`].
+    pub fn set_timeout_us(&mut self, timeout_us: u64) -> Result<()> {
+        // SAFETY: a live, unsent request.
+        unsafe { raw::inference_set_timeout(self.raw.as_ptr(), timeout_us) }
+    }
+
+    /// Sets the priority in its model's queue, 1 being the highest; 0 is the model's default.
+    pub fn set_priority(&mut self, priority: u64) -> Result<()> {
+        // SAFETY: a live, unsent request.
+        unsafe { raw::inference_set_priority(self.raw.as_ptr(), priority) }
+    }
+
+    /// Sets a parameter, each name once. Doubles need a server with backend API 1.18: see [`Parameter`].
+    pub fn set_parameter(&mut self, name: &str, value: impl Into<Parameter>) -> Result<()> {
+        value.into().set(name, &RequestSetters(self.raw.as_ptr()))
+    }
+
+    /// Sets all parameters of `parent`, as they are.
+    pub fn forward_parameters(&mut self, parent: &Request) -> Result<()> {
+        parent.parameters()?.into_iter().try_for_each(|(name, value)| self.set_parameter(&name, value))
     }
 
     /// Adds an input; its memory is the request's until the server is done with it.
@@ -164,5 +209,27 @@ impl Drop for InferenceRequest {
                 let _ = raw::trace_delete(trace.as_ptr());
             }
         }
+    }
+}
+
+/// The calls that set a parameter of an unsent request.
+struct RequestSetters(*mut sys::TRITONSERVER_InferenceRequest);
+
+impl Setters for RequestSetters {
+    fn string(&self, name: &CStr, value: &CStr) -> Result<()> {
+        // SAFETY: a live, unsent request; the strings are copied.
+        unsafe { raw::inference_set_string(self.0, name.as_ptr(), value.as_ptr()) }
+    }
+    fn int(&self, name: &CStr, value: i64) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::inference_set_int(self.0, name.as_ptr(), value) }
+    }
+    fn bool(&self, name: &CStr, value: bool) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::inference_set_bool(self.0, name.as_ptr(), value) }
+    }
+    fn double(&self, name: &CStr, value: f64) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::inference_set_double(self.0, name.as_ptr(), value) }
     }
 }

@@ -6,6 +6,7 @@ use crate::bls::allocator::Allocator;
 use crate::data_type::DataType;
 use crate::error::{Error, Result};
 use crate::memory::Buffer;
+use crate::parameter::{self, Parameter};
 use crate::{raw, sys};
 
 /// A response to an in-process request; its outputs live as long as it.
@@ -52,6 +53,28 @@ impl InferenceResponse {
     pub fn model(&self) -> Result<(String, i64)> {
         // SAFETY: a live response; the name is copied at once.
         unsafe { raw::inferred_model(self.raw).map(|(name, version)| (raw::text(name), version)) }
+    }
+
+    /// The id of the request that it answers; empty for none.
+    pub fn id(&self) -> Result<String> {
+        // SAFETY: a live response; the id is copied at once.
+        unsafe { raw::inferred_id(self.raw).map(|id| raw::text(id)) }
+    }
+
+    /// Its parameters, in the order in which the model set them.
+    pub fn parameters(&self) -> Result<Vec<(String, Parameter)>> {
+        // SAFETY: a live response; what belongs to it is copied at once.
+        unsafe {
+            let count = raw::inferred_parameter_count(self.raw)?;
+            (0..count)
+                .map(|index| raw::inferred_parameter(self.raw, index).map(|found| parameter::read(found)))
+                .collect()
+        }
+    }
+
+    /// The parameter of that name; `None` where the model set none.
+    pub fn parameter(&self, name: &str) -> Result<Option<Parameter>> {
+        Ok(self.parameters()?.into_iter().find(|parameter| parameter.0 == name).map(|parameter| parameter.1))
     }
 
     /// How many outputs it has.

@@ -9,5 +9,6 @@ mod pin;
 mod pool;
 mod runner;
 
+pub use crate::raw::late::{Lookup, look_in};
 pub use entry::*;
 pub use runner::{Concurrent, Runner, Sequential};

@@ -41,6 +41,15 @@ impl MemoryKind {
         }
     }
 
+    /// The GPU whose memory it is, for elements at `base`; the reason where it is none's or they are not aligned.
+    pub(crate) fn device_of<T>(self, base: *const u8) -> Result<i64, String> {
+        match self {
+            Self::Gpu(device) if base.cast::<T>().is_aligned() => Ok(device),
+            Self::Gpu(_) => Err(format!("it starts at {base:?}, not at a multiple of {}", align_of::<T>())),
+            other => Err(format!("it lies in {other}, not in that of a GPU")),
+        }
+    }
+
     /// Whether the CPU can read and write it.
     pub fn is_host(self) -> bool {
         matches!(self, Self::Host | Self::Pinned)
@@ -97,6 +106,13 @@ impl<'a> Buffer<'a> {
     /// Its address, which the CPU may read only where [`MemoryKind::is_host`] says so.
     pub fn as_ptr(&self) -> *const u8 {
         self.base
+    }
+
+    /// Its elements on a GPU; the reason where they are not there, or not aligned for `T`.
+    pub(crate) fn device<T: crate::Element>(&self) -> Result<crate::DeviceSlice<'a, T>, String> {
+        let device = self.kind.device_of::<T>(self.base)?;
+        // SAFETY: memory of that GPU, readable and unchanged while 'a lasts (see `new`), and aligned.
+        Ok(unsafe { crate::DeviceSlice::new(self.base.cast(), self.byte_size / size_of::<T>(), device) })
     }
 
     /// Its bytes, where the CPU can read them.

@@ -77,6 +77,11 @@ pub struct TRITONBACKEND_Request {
 pub struct TRITONBACKEND_Response {
     _unused: [u8; 0],
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct TRITONBACKEND_ResponseFactory {
+    _unused: [u8; 0],
+}
 pub const TRITONSERVER_TYPE_INVALID: TRITONSERVER_DataType = 0;
 pub const TRITONSERVER_TYPE_BOOL: TRITONSERVER_DataType = 1;
 pub const TRITONSERVER_TYPE_UINT8: TRITONSERVER_DataType = 2;
@@ -97,6 +102,12 @@ pub const TRITONSERVER_MEMORY_CPU: TRITONSERVER_MemoryType = 0;
 pub const TRITONSERVER_MEMORY_CPU_PINNED: TRITONSERVER_MemoryType = 1;
 pub const TRITONSERVER_MEMORY_GPU: TRITONSERVER_MemoryType = 2;
 pub type TRITONSERVER_MemoryType = ::core::ffi::c_uint;
+pub const TRITONSERVER_PARAMETER_STRING: TRITONSERVER_ParameterType = 0;
+pub const TRITONSERVER_PARAMETER_INT: TRITONSERVER_ParameterType = 1;
+pub const TRITONSERVER_PARAMETER_BOOL: TRITONSERVER_ParameterType = 2;
+pub const TRITONSERVER_PARAMETER_DOUBLE: TRITONSERVER_ParameterType = 3;
+pub const TRITONSERVER_PARAMETER_BYTES: TRITONSERVER_ParameterType = 4;
+pub type TRITONSERVER_ParameterType = ::core::ffi::c_uint;
 pub const TRITONSERVER_INSTANCEGROUPKIND_AUTO: TRITONSERVER_InstanceGroupKind = 0;
 pub const TRITONSERVER_INSTANCEGROUPKIND_CPU: TRITONSERVER_InstanceGroupKind = 1;
 pub const TRITONSERVER_INSTANCEGROUPKIND_GPU: TRITONSERVER_InstanceGroupKind = 2;
@@ -275,6 +286,33 @@ unsafe extern "C" {
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
+    pub fn TRITONSERVER_InferenceRequestSetPriorityUInt64(
+        inference_request: *mut TRITONSERVER_InferenceRequest,
+        priority: u64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_InferenceRequestSetStringParameter(
+        request: *mut TRITONSERVER_InferenceRequest,
+        key: *const ::core::ffi::c_char,
+        value: *const ::core::ffi::c_char,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_InferenceRequestSetIntParameter(
+        request: *mut TRITONSERVER_InferenceRequest,
+        key: *const ::core::ffi::c_char,
+        value: i64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_InferenceRequestSetBoolParameter(
+        request: *mut TRITONSERVER_InferenceRequest,
+        key: *const ::core::ffi::c_char,
+        value: bool,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
     pub fn TRITONSERVER_InferenceRequestCancel(
         inference_request: *mut TRITONSERVER_InferenceRequest,
     ) -> *mut TRITONSERVER_Error;
@@ -342,6 +380,27 @@ unsafe extern "C" {
         inference_response: *mut TRITONSERVER_InferenceResponse,
         model_name: *mut *const ::core::ffi::c_char,
         model_version: *mut i64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_InferenceResponseId(
+        inference_response: *mut TRITONSERVER_InferenceResponse,
+        request_id: *mut *const ::core::ffi::c_char,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_InferenceResponseParameterCount(
+        inference_response: *mut TRITONSERVER_InferenceResponse,
+        count: *mut u32,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_InferenceResponseParameter(
+        inference_response: *mut TRITONSERVER_InferenceResponse,
+        index: u32,
+        name: *mut *const ::core::ffi::c_char,
+        type_: *mut TRITONSERVER_ParameterType,
+        vvalue: *mut *const ::core::ffi::c_void,
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
@@ -556,6 +615,21 @@ unsafe extern "C" {
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
+    pub fn TRITONBACKEND_RequestParameterCount(
+        request: *mut TRITONBACKEND_Request,
+        count: *mut u32,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_RequestParameter(
+        request: *mut TRITONBACKEND_Request,
+        index: u32,
+        key: *mut *const ::core::ffi::c_char,
+        type_: *mut TRITONSERVER_ParameterType,
+        vvalue: *mut *const ::core::ffi::c_void,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
     pub fn TRITONBACKEND_RequestInputCount(
         request: *mut TRITONBACKEND_Request,
         count: *mut u32,
@@ -622,9 +696,61 @@ unsafe extern "C" {
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
+    pub fn TRITONBACKEND_InputPropertiesForHostPolicy(
+        input: *mut TRITONBACKEND_Input,
+        host_policy_name: *const ::core::ffi::c_char,
+        name: *mut *const ::core::ffi::c_char,
+        datatype: *mut TRITONSERVER_DataType,
+        shape: *mut *const i64,
+        dims_count: *mut u32,
+        byte_size: *mut u64,
+        buffer_count: *mut u32,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_InputBufferForHostPolicy(
+        input: *mut TRITONBACKEND_Input,
+        host_policy_name: *const ::core::ffi::c_char,
+        index: u32,
+        buffer: *mut *const ::core::ffi::c_void,
+        buffer_byte_size: *mut u64,
+        memory_type: *mut TRITONSERVER_MemoryType,
+        memory_type_id: *mut i64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ResponseFactoryNew(
+        factory: *mut *mut TRITONBACKEND_ResponseFactory,
+        request: *mut TRITONBACKEND_Request,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ResponseFactoryDelete(
+        factory: *mut TRITONBACKEND_ResponseFactory,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ResponseFactorySendFlags(
+        factory: *mut TRITONBACKEND_ResponseFactory,
+        send_flags: u32,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ResponseFactoryIsCancelled(
+        factory: *mut TRITONBACKEND_ResponseFactory,
+        is_cancelled: *mut bool,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
     pub fn TRITONBACKEND_ResponseNew(
         response: *mut *mut TRITONBACKEND_Response,
         request: *mut TRITONBACKEND_Request,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ResponseNewFromFactory(
+        response: *mut *mut TRITONBACKEND_Response,
+        factory: *mut TRITONBACKEND_ResponseFactory,
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
@@ -679,3 +805,17 @@ unsafe extern "C" {
         error: *mut TRITONSERVER_Error,
     ) -> *mut TRITONSERVER_Error;
 }
+pub type TRITONBACKEND_ResponseSetDoubleParameter_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        response: *mut TRITONBACKEND_Response,
+        name: *const ::core::ffi::c_char,
+        value: f64,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONSERVER_InferenceRequestSetDoubleParameter_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        request: *mut TRITONSERVER_InferenceRequest,
+        key: *const ::core::ffi::c_char,
+        value: f64,
+    ) -> *mut TRITONSERVER_Error,
+>;
