@@ -51,7 +51,8 @@ impl DataType {
         TABLE.iter().find(|row| row.1 == raw).map_or(Self::Unknown(raw), |row| row.0)
     }
 
-    pub(crate) fn to_raw(self) -> u32 {
+    /// Its value in the ABI, `TRITONSERVER_DataType`.
+    pub fn to_raw(self) -> u32 {
         match self {
             Self::Unknown(raw) => raw,
             known => {

@@ -37,6 +37,7 @@ mod inference;
 mod inferred;
 mod instance;
 mod late;
+mod library;
 mod loaded;
 mod log;
 mod message;
