@@ -23,6 +23,10 @@ struct TRITONSERVER_InferenceRequest;
 struct TRITONSERVER_InferenceResponse;
 struct TRITONSERVER_InferenceTrace;
 struct TRITONSERVER_Message;
+struct TRITONSERVER_Metric;
+struct TRITONSERVER_MetricArgs;
+struct TRITONSERVER_MetricFamily;
+struct TRITONSERVER_Parameter;
 struct TRITONSERVER_ResponseAllocator;
 struct TRITONSERVER_Server;
 typedef struct TRITONSERVER_Error TRITONSERVER_Error;
@@ -30,6 +34,10 @@ typedef struct TRITONSERVER_InferenceRequest TRITONSERVER_InferenceRequest;
 typedef struct TRITONSERVER_InferenceResponse TRITONSERVER_InferenceResponse;
 typedef struct TRITONSERVER_InferenceTrace TRITONSERVER_InferenceTrace;
 typedef struct TRITONSERVER_Message TRITONSERVER_Message;
+typedef struct TRITONSERVER_Metric TRITONSERVER_Metric;
+typedef struct TRITONSERVER_MetricArgs TRITONSERVER_MetricArgs;
+typedef struct TRITONSERVER_MetricFamily TRITONSERVER_MetricFamily;
+typedef struct TRITONSERVER_Parameter TRITONSERVER_Parameter;
 typedef struct TRITONSERVER_ResponseAllocator TRITONSERVER_ResponseAllocator;
 typedef struct TRITONSERVER_Server TRITONSERVER_Server;
 
@@ -123,6 +131,12 @@ typedef enum { TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1 } TRITONSERVER_ResponseC
 
 typedef enum { TRITONBACKEND_ARTIFACT_FILESYSTEM = 0 } TRITONBACKEND_ArtifactType;
 
+typedef enum {
+  TRITONSERVER_METRIC_KIND_COUNTER = 0,
+  TRITONSERVER_METRIC_KIND_GAUGE = 1,
+  TRITONSERVER_METRIC_KIND_HISTOGRAM = 2
+} TRITONSERVER_MetricKind;
+
 /* Errors. */
 TRITONSERVER_Error* TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char* msg);
 void TRITONSERVER_ErrorDelete(TRITONSERVER_Error* error);
@@ -140,6 +154,35 @@ TRITONSERVER_Error* TRITONSERVER_MessageNewFromSerializedJson(
 TRITONSERVER_Error* TRITONSERVER_MessageDelete(TRITONSERVER_Message* message);
 TRITONSERVER_Error* TRITONSERVER_MessageSerializeToJson(
     TRITONSERVER_Message* message, const char** base, size_t* byte_size);
+
+/* Parameters: the labels of a metric. */
+TRITONSERVER_Parameter* TRITONSERVER_ParameterNew(
+    const char* name, const TRITONSERVER_ParameterType type, const void* value);
+void TRITONSERVER_ParameterDelete(TRITONSERVER_Parameter* parameter);
+
+/* Custom metrics. */
+TRITONSERVER_Error* TRITONSERVER_MetricFamilyNew(
+    TRITONSERVER_MetricFamily** family, const TRITONSERVER_MetricKind kind, const char* name,
+    const char* description);
+TRITONSERVER_Error* TRITONSERVER_MetricFamilyDelete(TRITONSERVER_MetricFamily* family);
+TRITONSERVER_Error* TRITONSERVER_MetricNew(
+    TRITONSERVER_Metric** metric, TRITONSERVER_MetricFamily* family,
+    const TRITONSERVER_Parameter** labels, const uint64_t label_count);
+TRITONSERVER_Error* TRITONSERVER_MetricDelete(TRITONSERVER_Metric* metric);
+TRITONSERVER_Error* TRITONSERVER_MetricValue(TRITONSERVER_Metric* metric, double* value);
+TRITONSERVER_Error* TRITONSERVER_MetricIncrement(TRITONSERVER_Metric* metric, double value);
+TRITONSERVER_Error* TRITONSERVER_MetricSet(TRITONSERVER_Metric* metric, double value);
+
+/* Histograms: since server API 1.34. */
+typedef TRITONSERVER_Error* (*TRITONSERVER_MetricArgsNew_late)(TRITONSERVER_MetricArgs** args);
+typedef TRITONSERVER_Error* (*TRITONSERVER_MetricArgsSetHistogram_late)(
+    TRITONSERVER_MetricArgs* args, const double* buckets, const uint64_t buckets_count);
+typedef TRITONSERVER_Error* (*TRITONSERVER_MetricArgsDelete_late)(TRITONSERVER_MetricArgs* args);
+typedef TRITONSERVER_Error* (*TRITONSERVER_MetricNewWithArgs_late)(
+    TRITONSERVER_Metric** metric, TRITONSERVER_MetricFamily* family,
+    const TRITONSERVER_Parameter** labels, const uint64_t label_count,
+    const TRITONSERVER_MetricArgs* args);
+typedef TRITONSERVER_Error* (*TRITONSERVER_MetricObserve_late)(TRITONSERVER_Metric* metric, double value);
 
 /* Memory for the outputs of an in-process request. */
 typedef TRITONSERVER_Error* (*TRITONSERVER_ResponseAllocatorAllocFn_t)(

@@ -58,6 +58,7 @@ mod input;
 mod instance;
 pub mod log;
 mod memory;
+pub mod metrics;
 mod model;
 mod output;
 mod owned;

@@ -79,6 +79,10 @@ macro_rules! wrap {
     (@call $symbol:ident($($arg:ident),*) $init:expr) => { out($init, |value| $symbol($($arg,)* value)) };
 }
 
+mod metrics;
+
+pub use metrics::*;
+
 type Backend = *mut TRITONBACKEND_Backend;
 type Model = *mut TRITONBACKEND_Model;
 type Instance = *mut TRITONBACKEND_ModelInstance;

@@ -182,6 +182,10 @@ fn leaks(state: &State, found: &mut Vec<String>) {
         .chain(state.responses.iter().map(|(handle, _)| state.responses.name(handle)))
         .chain(state.inferred.iter().map(|(handle, _)| state.inferred.name(handle)))
         .chain(state.allocators.iter().map(|(handle, _)| state.allocators.name(handle)))
+        .chain(state.families.iter().map(|(handle, _)| state.families.name(handle)))
+        .chain(state.metrics.iter().map(|(handle, _)| state.metrics.name(handle)))
+        .chain(state.metric_args.iter().map(|(handle, _)| state.metric_args.name(handle)))
+        .chain(state.parameters.iter().map(|(handle, _)| state.parameters.name(handle)))
         .chain(state.models.iter().map(|(handle, _)| state.models.name(handle)))
         .chain(traces.map(|(handle, _)| state.traces.name(handle)));
     plain.for_each(leaked);

@@ -12,7 +12,7 @@ pub(crate) struct LateSymbol {
 }
 
 /// Every younger call that this host has.
-const ALL: &[&[LateSymbol]] = &[crate::inference::LATE, crate::response::LATE];
+const ALL: &[&[LateSymbol]] = &[crate::inference::LATE, crate::metrics::LATE, crate::response::LATE];
 
 /// Defines younger calls as `symbols!` does, and the list `LATE` of them; calls after `also` are defined elsewhere in the
 /// file. The type is checked against the one that the backend calls them by.

@@ -41,6 +41,7 @@ mod library;
 mod loaded;
 mod log;
 mod message;
+mod metrics;
 mod model;
 mod request;
 mod response;
@@ -57,6 +58,7 @@ pub use host::FakeHost;
 pub use instance::BatchStatistics;
 pub use loaded::{Execution, LoadedModel, ModelSpec};
 pub use log::LogLine;
+pub use metrics::ServedMetric;
 pub use test_request::{Correlation, TestInput, TestRequest};
 /// The ABI's types and values.
 pub use triton_backend_api::sys as abi;

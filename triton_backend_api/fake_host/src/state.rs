@@ -16,6 +16,7 @@ use crate::inferred::InferredObject;
 use crate::instance::{BatchStatistics, InstanceObject};
 use crate::log::Log;
 use crate::message::MessageObject;
+use crate::metrics::{ArgsObject, Endpoint, FamilyObject, MetricObject, ParameterObject};
 use crate::model::ModelObject;
 use crate::request::{Answers, InputObject, RequestObject};
 use crate::response::{OutputObject, ResponseObject};
@@ -48,6 +49,7 @@ pub(crate) struct State {
     pub log: Log,
     pub children: Children,
     pub answers: Answers,
+    pub endpoint: Endpoint,
     /// Younger calls that this server does not have.
     pub absent: BTreeSet<&'static str>,
     faults: Vec<Fault>,
@@ -66,6 +68,10 @@ pub(crate) struct State {
     pub allocators: Table<AllocatorObject>,
     pub inferences: Table<InferenceObject>,
     pub inferred: Table<InferredObject>,
+    pub families: Table<FamilyObject>,
+    pub metrics: Table<MetricObject>,
+    pub metric_args: Table<ArgsObject>,
+    pub parameters: Table<ParameterObject>,
 }
 
 impl Default for State {
@@ -78,6 +84,7 @@ impl Default for State {
             log: Log::default(),
             children: Children::default(),
             answers: Answers::default(),
+            endpoint: Endpoint::default(),
             absent: BTreeSet::new(),
             faults: Vec::new(),
             errors: Table::new("error"),
@@ -95,6 +102,10 @@ impl Default for State {
             allocators: Table::new("allocator"),
             inferences: Table::new("in-process request"),
             inferred: Table::new("in-process response"),
+            families: Table::new("metric family"),
+            metrics: Table::new("metric"),
+            metric_args: Table::new("metric argument"),
+            parameters: Table::new("parameter"),
         }
     }
 }

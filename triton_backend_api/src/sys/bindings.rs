@@ -29,6 +29,26 @@ pub struct TRITONSERVER_Message {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct TRITONSERVER_Metric {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct TRITONSERVER_MetricArgs {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct TRITONSERVER_MetricFamily {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct TRITONSERVER_Parameter {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct TRITONSERVER_ResponseAllocator {
     _unused: [u8; 0],
 }
@@ -136,6 +156,10 @@ pub const TRITONSERVER_RESPONSE_COMPLETE_FINAL: TRITONSERVER_ResponseCompleteFla
 pub type TRITONSERVER_ResponseCompleteFlag = ::core::ffi::c_uint;
 pub const TRITONBACKEND_ARTIFACT_FILESYSTEM: TRITONBACKEND_ArtifactType = 0;
 pub type TRITONBACKEND_ArtifactType = ::core::ffi::c_uint;
+pub const TRITONSERVER_METRIC_KIND_COUNTER: TRITONSERVER_MetricKind = 0;
+pub const TRITONSERVER_METRIC_KIND_GAUGE: TRITONSERVER_MetricKind = 1;
+pub const TRITONSERVER_METRIC_KIND_HISTOGRAM: TRITONSERVER_MetricKind = 2;
+pub type TRITONSERVER_MetricKind = ::core::ffi::c_uint;
 unsafe extern "C" {
     pub fn TRITONSERVER_ErrorNew(
         code: TRITONSERVER_Error_Code,
@@ -185,6 +209,90 @@ unsafe extern "C" {
         byte_size: *mut usize,
     ) -> *mut TRITONSERVER_Error;
 }
+unsafe extern "C" {
+    pub fn TRITONSERVER_ParameterNew(
+        name: *const ::core::ffi::c_char,
+        type_: TRITONSERVER_ParameterType,
+        value: *const ::core::ffi::c_void,
+    ) -> *mut TRITONSERVER_Parameter;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_ParameterDelete(parameter: *mut TRITONSERVER_Parameter);
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_MetricFamilyNew(
+        family: *mut *mut TRITONSERVER_MetricFamily,
+        kind: TRITONSERVER_MetricKind,
+        name: *const ::core::ffi::c_char,
+        description: *const ::core::ffi::c_char,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_MetricFamilyDelete(
+        family: *mut TRITONSERVER_MetricFamily,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_MetricNew(
+        metric: *mut *mut TRITONSERVER_Metric,
+        family: *mut TRITONSERVER_MetricFamily,
+        labels: *mut *const TRITONSERVER_Parameter,
+        label_count: u64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_MetricDelete(
+        metric: *mut TRITONSERVER_Metric,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_MetricValue(
+        metric: *mut TRITONSERVER_Metric,
+        value: *mut f64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_MetricIncrement(
+        metric: *mut TRITONSERVER_Metric,
+        value: f64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_MetricSet(
+        metric: *mut TRITONSERVER_Metric,
+        value: f64,
+    ) -> *mut TRITONSERVER_Error;
+}
+pub type TRITONSERVER_MetricArgsNew_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        args: *mut *mut TRITONSERVER_MetricArgs,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONSERVER_MetricArgsSetHistogram_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        args: *mut TRITONSERVER_MetricArgs,
+        buckets: *const f64,
+        buckets_count: u64,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONSERVER_MetricArgsDelete_late = ::core::option::Option<
+    unsafe extern "C" fn(args: *mut TRITONSERVER_MetricArgs) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONSERVER_MetricNewWithArgs_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        metric: *mut *mut TRITONSERVER_Metric,
+        family: *mut TRITONSERVER_MetricFamily,
+        labels: *mut *const TRITONSERVER_Parameter,
+        label_count: u64,
+        args: *const TRITONSERVER_MetricArgs,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONSERVER_MetricObserve_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        metric: *mut TRITONSERVER_Metric,
+        value: f64,
+    ) -> *mut TRITONSERVER_Error,
+>;
 pub type TRITONSERVER_ResponseAllocatorAllocFn_t = ::core::option::Option<
     unsafe extern "C" fn(
         allocator: *mut TRITONSERVER_ResponseAllocator,

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a helper of tests fails the test
 
 pub mod child;
+pub mod server_side;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
