@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/model_repository.sh DIR [--model FILE.pt]
-# Writes a complete model repository into DIR: spleen_seg and segmentation_3d. The network is FILE.pt (TorchScript,
+# Writes a complete model repository into DIR: spleen_seg, spleen_seg_native and segmentation_3d. The network is FILE.pt (TorchScript,
 # [1,1,D,H,W] -> [1,C,D,H,W]), else the one in models/, else one with random weights.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$ROOT/scripts/lib/environments.sh"

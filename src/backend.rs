@@ -1,17 +1,19 @@
 //! The model and its instances, as Triton loads and calls them. A request's way is [`serve`], top to bottom.
 
-use serde_json::{Value, json};
+use build_id::BUILD_ID;
+use serde_json::Value;
 use triton_backend_api::{
     ConcurrentInstance, Error, InstanceContext, InstanceKind, Model, ModelConfig, ModelContext, OwnedReply,
     OwnedRequest, Reply, Request, Result, log,
 };
 
+use crate::answer::{self, Provenance};
 use crate::bridge::Bridge;
 use crate::config::{Limits, PipelineConfig};
 use crate::cpu::{Cpu, Threads};
 use crate::interface::{self, INPUT, Interface, OUTPUTS};
 use crate::pipeline::{Pipeline, PreparedVolume, Results, Segmentation};
-use crate::segmenter::Segmenter;
+use crate::segmenter::{Scores, Segmenter};
 use crate::timed::Timed;
 use crate::volume::Shape3;
 
@@ -20,6 +22,7 @@ pub struct SpleenModel {
     name: String,
     interface: Interface,
     pipeline: Pipeline,
+    provenance: Provenance,
     segmenter: Segmenter,
     threads: Threads,
     limits: Limits,
@@ -35,9 +38,13 @@ impl Model for SpleenModel {
         if !config.ignored.is_empty() {
             log!(Info, "{name}: parameters {:?} are accepted and not needed by this backend", config.ignored);
         }
+        let provenance = Provenance::new(&config);
+        let (hash, canonical) = (provenance.config_hash(), config.canonical());
+        log!(Info, "{name}: {BUILD_ID}, configuration {hash}: {canonical}");
         Ok(Self {
             interface: Interface::new(cx.config(), &config)?,
             pipeline: Pipeline::new(&config),
+            provenance,
             segmenter: Segmenter::new(cx.server().clone(), config.segmentation),
             threads: Threads::new(config.threads)?,
             limits: config.limits.beside(cx.config().max_batch_size()),
@@ -134,7 +141,7 @@ fn serve<D: Bridge>(
         pipeline.prepare(device, &volumes)?
     };
     let size = one_size(&prepared)?;
-    describe(reply, &prepared)?;
+    answer::places(reply, &prepared)?;
     let odd = prepared.iter().map(|volume| volume.nan_count + volume.inf_count).sum();
     warn_not_finite(model, request, "voxels of INPUT0 are NaN or infinite", odd);
 
@@ -145,6 +152,8 @@ fn serve<D: Bridge>(
     let scores = device.time("network", || model.segmenter.segment(device, request, tensors, size))?;
     reply.mark_compute_end();
     scores.iter().try_for_each(|scores| interface.check_classes(scores.classes()))?;
+    let networks: Vec<_> = scores.iter().map(Scores::network).collect::<Result<_>>()?;
+    model.provenance.write(reply, &networks)?;
 
     *stage = Stage::Finish;
     check_cancelled(request)?;
@@ -154,6 +163,9 @@ fn serve<D: Bridge>(
     }
     let odd = results.iter().map(|result| result.nan_count).sum();
     warn_not_finite(model, request, "scores of the network are NaN", odd);
+
+    let voxels: Vec<_> = results.iter().map(|result| result.voxels).collect();
+    answer::sizes(reply, &voxels, None)?;
 
     *stage = Stage::Write;
     write(device, reply, interface, &results, size, input_shape)?;
@@ -203,16 +215,6 @@ fn one_size<T>(prepared: &[PreparedVolume<T>]) -> Result<Shape3> {
             )))
         }
     }
-}
-
-/// Says in the response where the results lie in the input: JSON lists with one entry a volume.
-fn describe<T>(reply: &mut Reply, prepared: &[PreparedVolume<T>]) -> Result<()> {
-    let list = |entry: &dyn Fn(&PreparedVolume<T>) -> Value| {
-        Value::from_iter(prepared.iter().map(entry)).to_string()
-    };
-    reply.set_parameter("crop_start", list(&|volume| json!(volume.placement.crop.start)))?;
-    reply.set_parameter("crop_end", list(&|volume| json!(volume.placement.crop.end)))?;
-    reply.set_parameter("input_shape", list(&|volume| json!(volume.placement.input_shape.dims())))
 }
 
 fn check_cancelled(request: &Request) -> Result<()> {

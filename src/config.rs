@@ -8,6 +8,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::json;
+use sha2::{Digest, Sha256};
 use triton_backend_api::Result;
 
 use crate::volume::{AXES, Shape3};
@@ -89,6 +91,46 @@ impl PipelineConfig {
             limits: Limits::from_parameters(&parameters)?,
             ignored: parameters.ignored(),
         })
+    }
+}
+
+impl PipelineConfig {
+    /// The parameters that decide the result, as JSON: however they were written, the same values give the same text.
+    pub fn canonical(&self) -> String {
+        let Self { intensity, crop, resize, keep, segmentation, .. } = self;
+        let (mode, align_corners) = match resize.mode {
+            ResizeMode::Area => ("area", None),
+            ResizeMode::Trilinear { align_corners } => ("trilinear", Some(align_corners)),
+            ResizeMode::Nearest => ("nearest", None),
+            ResizeMode::NearestExact => ("nearest-exact", None),
+        };
+        let canonical = json!({
+            "a_min": intensity.a_min,
+            "a_max": intensity.a_max,
+            "b_min": intensity.b_min,
+            "b_max": intensity.b_max,
+            "clip": intensity.clip,
+            "margin": crop.margin,
+            "allow_smaller": crop.allow_smaller,
+            "k_divisible": crop.k_divisible,
+            "spatial_size": resize.spatial_size.map(|size| size.unwrap_or(-1)),
+            "mode": mode,
+            "align_corners": align_corners,
+            "applied_labels": keep.applied_labels,
+            "independent": keep.independent,
+            "connectivity": keep.connectivity as u8,
+            "num_components": keep.num_components,
+            "segmentation_model": segmentation.model,
+            "segmentation_version": segmentation.version,
+            "segmentation_input": segmentation.input,
+            "segmentation_output": segmentation.output,
+        });
+        canonical.to_string()
+    }
+
+    /// The first 16 hexadecimal digits of SHA-256 of [`PipelineConfig::canonical`].
+    pub fn hash(&self) -> String {
+        Sha256::digest(self.canonical()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Spleen segmentation as a native backend for NVIDIA Triton Inference Server: one CT volume in, a spleen mask and
 //! its contour out. The network is another model of the same server.
 
+mod answer;
 mod backend;
 mod bridge;
 pub mod config;

@@ -130,6 +130,11 @@ impl Scores {
         self.classes
     }
 
+    /// The model that answered, and its version: `segmentation_3d/1`.
+    pub fn network(&self) -> Result<String> {
+        self.response.model().map(|(name, version)| format!("{name}/{version}"))
+    }
+
     /// The scores, where they lie.
     pub fn logits<D: Bridge>(&self, device: &D) -> Result<D::Logits<'_>> {
         let tensor = self.response.output(&self.output)?;

@@ -33,8 +33,10 @@ write_model_repository() { # write_model_repository DIR [MODEL.pt]
     fi
   fi
   [[ -f $model ]] || die "no such network: $model"
-  mkdir -p "$dir/spleen_seg/1" "$dir/segmentation_3d/1"
-  cp "$ROOT/models/spleen_seg/config.pbtxt" "$dir/spleen_seg/"
-  cp "$ROOT/models/segmentation_3d/config.pbtxt" "$dir/segmentation_3d/"
+  local name
+  for name in spleen_seg spleen_seg_native segmentation_3d; do
+    mkdir -p "$dir/$name/1"
+    cp "$ROOT/models/$name/config.pbtxt" "$dir/$name/"
+  done
   [[ $model -ef $dir/segmentation_3d/1/model.pt ]] || cp "$model" "$dir/segmentation_3d/1/model.pt"
 }

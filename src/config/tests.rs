@@ -217,3 +217,45 @@ fn the_shipped_model_lists_every_key_with_its_default() {
         shipped.lines().filter(|line| line.starts_with("parameters {")).map(quoted).collect();
     assert_eq!(listed, DEFAULTS.map(|(key, default)| vec![key.to_owned(), default.to_owned()]));
 }
+
+#[test]
+fn the_hash_is_that_of_the_values_that_decide_the_result() {
+    let hash = |given: &[(&str, &str)]| parse(given).unwrap().hash();
+    let shipped = hash(&[]);
+    assert!(shipped.len() == 16 && shipped.bytes().all(|digit| digit.is_ascii_hexdigit()), "{shipped}");
+    for same in [
+        &DEFAULTS[..],
+        &[("a_min", "-57.0"), ("spatial_size", "[224, 224, 224]"), ("connectivity", "3")],
+        &[("threads", "7"), ("max_in_flight", "1"), ("segmentation_timeout_s", "2")],
+    ] {
+        assert_eq!(hash(same), shipped, "{same:?}");
+    }
+    let different = [
+        ("a_min", "-56"),
+        ("a_max", "165"),
+        ("b_min", "0.1"),
+        ("b_max", "2"),
+        ("clip", "false"),
+        ("margin", "0,0,1"),
+        ("allow_smaller", "false"),
+        ("k_divisible", "2"),
+        ("spatial_size", "-1"),
+        ("mode", "nearest"),
+        ("applied_labels", ""),
+        ("independent", "false"),
+        ("connectivity", "1"),
+        ("num_components", "2"),
+        ("segmentation_model", "other"),
+        ("segmentation_version", "2"),
+        ("segmentation_input", "x"),
+        ("segmentation_output", "y"),
+    ];
+    let mut hashes: Vec<_> = different.iter().map(|&parameter| hash(&[parameter])).collect();
+    hashes
+        .extend(["true", "false"].map(|corners| hash(&[("mode", "trilinear"), ("align_corners", corners)])));
+    hashes.push(shipped);
+    let count = hashes.len();
+    hashes.sort();
+    hashes.dedup();
+    assert_eq!(hashes.len(), count, "two of them have the same hash");
+}

@@ -131,25 +131,28 @@ instance_group [ {{ kind: KIND_CPU count: {instances} }} ]
         max_batch_size: int = 1,
         drop: tuple[str, ...] = (),
         extra: str = "",
+        shipped: str = "spleen_seg",
     ) -> str:
-        """The shipped spleen_seg with a small size, another child, and what else a test changes.
+        """A shipped model with a small size, another child, and what else a test changes.
 
         `drop` names blocks of the configuration ("input", "output") that are left out.
         """
         name = self.name("spleen")
-        config = shipped_config()
-        config = config.replace('name: "spleen_seg"', f'name: "{name}"')
+        config = shipped_config(shipped)
+        config = config.replace(f'name: "{shipped}"', f'name: "{name}"')
         config = re.sub(r"max_batch_size: \d+", f"max_batch_size: {max_batch_size}", config)
         dims = ", ".join(map(str, size))
         if max_batch_size == 0:
             config = config.replace("dims: [ -1, -1, -1 ]", "dims: [ -1, -1, -1, -1 ]")
             config = config.replace("dims: [ 1, 224, 224, 224 ]", f"dims: [ -1, 1, {dims} ]")
+            config = config.replace("dims: [ 1, -1, -1, -1 ]", "dims: [ -1, 1, -1, -1, -1 ]")
         else:
             config = config.replace("dims: [ 1, 224, 224, 224 ]", f"dims: [ 1, {dims} ]")
         for block in ("input", "output"):
             found = re.search(rf"^{block} \[\n.*?^\]\n", config, re.DOTALL | re.MULTILINE)
             text = found.group(0)
-            changed = "" if block in drop else text.replace("TYPE_FP32", input_type if block == "input" else data_type)
+            wanted = input_type if block == "input" else data_type
+            changed = "" if block in drop else re.sub(r"TYPE_\w+", wanted, text)
             config = config.replace(text, changed)
         for key, value in {"spatial_size": ",".join(map(str, size)), "segmentation_model": child, **(parameters or {})}.items():
             config = set_parameter(config, key, value)
@@ -157,9 +160,9 @@ instance_group [ {{ kind: KIND_CPU count: {instances} }} ]
         return name
 
 
-def shipped_config() -> str:
-    """models/spleen_seg/config.pbtxt without its comments."""
-    text = (ROOT / "models" / "spleen_seg" / "config.pbtxt").read_text()
+def shipped_config(model: str = "spleen_seg") -> str:
+    """A model's config.pbtxt without its comments."""
+    text = (ROOT / "models" / model / "config.pbtxt").read_text()
     return re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
 
 

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from monai.data import MetaTensor
 from monai.transforms import (
     AsDiscrete,
+    Compose,
     CropForeground,
     KeepLargestConnectedComponent,
     LabelToContour,
     Resize,
     ScaleIntensityRange,
 )
+from monai.transforms.utils import convert_applied_interp_mode
 
 
 @dataclass
@@ -41,6 +44,15 @@ def prepare(
     cropped, start, end = crop(image)
     resized = Resize(size, mode=mode)(cropped)
     return Prepared(resized.numpy()[None], [int(v) for v in start], [int(v) for v in end])
+
+
+def native(volume: np.ndarray, mask: np.ndarray, size: tuple[int, int, int], *, margin: int = 0, allow_smaller: bool = True):
+    """A mask [1,D,H,W] on the grid of its volume [H,W,D] by MONAI's own inverses, with mode nearest-exact; and its contour."""
+    there = Compose([CropForeground(margin=margin, allow_smaller=allow_smaller), Resize(size)])
+    image = ScaleIntensityRange(-57, 164, 0.0, 1.0, clip=True)(MetaTensor(torch.as_tensor(volume)[None]))
+    applied = convert_applied_interp_mode(there(image).applied_operations, mode="nearest-exact")
+    back = there.inverse(MetaTensor(torch.as_tensor(mask), applied_operations=applied)).as_tensor()
+    return np.asarray(back), np.asarray(LabelToContour()(back))
 
 
 def finish(scores: np.ndarray, *, applied_labels: tuple[int, ...] = (1,), num_components: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import monai
 import numpy as np
 import torch
+from monai.data import MetaTensor
 from monai.transforms import (
     AsDiscrete,
+    Compose,
     CropForeground,
     KeepLargestConnectedComponent,
     LabelToContour,
     Resize,
     ScaleIntensityRange,
 )
+from monai.transforms.utils import convert_applied_interp_mode
 from skimage.measure import label as components_of
 
 assert monai.__version__ == "1.6.1", f"the reference is MONAI 1.6.1, found {monai.__version__}"
@@ -52,6 +55,23 @@ def prepare(parameters: dict, volume: np.ndarray) -> tuple[np.ndarray, list[int]
     resize = Resize([size] * 3 if isinstance(size, int) else size, **chosen(parameters, "mode", "align_corners"))
     cropped, start, end = crop(scale(torch.from_numpy(volume)[None]))
     return resize(cropped)[0].numpy(), start.tolist(), end.tolist()
+
+
+def invert(parameters: dict, volume: np.ndarray, labels: np.ndarray, mode: str = "nearest-exact") -> np.ndarray:
+    """Labels of the network's grid back on the volume's, as Invertd does it: the inverses of Resize and CropForeground, with
+    this interpolation mode in place of the one that the volume was resized with."""
+    scale = ScaleIntensityRange(**chosen(parameters, "a_min", "a_max", "b_min", "b_max", "clip"))
+    size = parameters.get("spatial_size", DEFAULTS["spatial_size"])
+    there = Compose(
+        [
+            CropForeground(**chosen(parameters, "margin", "allow_smaller", "k_divisible")),
+            Resize([size] * 3 if isinstance(size, int) else size, **chosen(parameters, "mode", "align_corners")),
+        ]
+    )
+    prepared = there(scale(MetaTensor(torch.from_numpy(volume.astype(np.float32))[None])))
+    applied = convert_applied_interp_mode(prepared.applied_operations, mode=mode)
+    image = MetaTensor(torch.from_numpy(labels.astype(np.float32))[None], applied_operations=applied)
+    return there.inverse(image)[0].numpy()
 
 
 def argmax(logits: np.ndarray) -> np.ndarray:

@@ -101,6 +101,13 @@ class Steps:
         self.run("contour", input=self.save("labels", labels), output=output)
         return np.load(output)
 
+    def restore(self, labels: np.ndarray, place: Prepared, align_corners: bool = False) -> tuple[np.ndarray, dict]:
+        """Labels of the network's grid on the grid of the volume that was prepared, and how many are above 0 on both."""
+        output = self.path("native")
+        where = {"crop_start": place.crop_start, "crop_end": place.crop_end, "input_shape": place.input_shape}
+        told = self.run("restore", input=self.save("labels", labels), output=output, align_corners=align_corners, **where)
+        return np.load(output), {"grid": told["grid"], "native": told["native"]}
+
     def write(self, data_type: str, labels: np.ndarray) -> np.ndarray:
         output = self.path("written")
         self.run("write", type=data_type, input=self.save("labels", labels), output=output)
