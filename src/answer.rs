@@ -4,7 +4,7 @@
 
 use build_id::BUILD_ID;
 use serde_json::{Value, json};
-use triton_backend_api::{Error, Reply, Result};
+use triton_backend_api::{Error, Parameter, Reply, Request, Result};
 
 use crate::config::PipelineConfig;
 use crate::native::VoxelCount;
@@ -62,8 +62,17 @@ fn list<T>(volumes: &[T], entry: impl Fn(&T) -> Value) -> String {
 pub struct Spacing([f64; 3]);
 
 impl Spacing {
+    /// The request's, where it has one.
+    pub fn of(request: &Request) -> Result<Option<Self>> {
+        match request.parameter("spacing")? {
+            None => Ok(None),
+            Some(Parameter::String(text)) => Self::parse(&text).map(Some),
+            Some(other) => Err(Self::refused(&format!("{other:?}"))),
+        }
+    }
+
     /// Reads `0.8,0.8,1.5` or `[0.8, 0.8, 1.5]`.
-    pub fn parse(text: &str) -> Result<Self> {
+    fn parse(text: &str) -> Result<Self> {
         let inner = text.trim();
         let inner = inner.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(inner);
         let numbers: Option<Vec<f64>> = inner.split(',').map(|number| number.trim().parse().ok()).collect();

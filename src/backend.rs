@@ -7,7 +7,7 @@ use triton_backend_api::{
     OwnedRequest, Reply, Request, Result, log,
 };
 
-use crate::answer::{self, Provenance};
+use crate::answer::{self, Provenance, Spacing};
 use crate::bridge::Bridge;
 use crate::config::{Limits, PipelineConfig};
 use crate::cpu::{Cpu, Threads};
@@ -130,6 +130,7 @@ fn serve<D: Bridge>(
     let (interface, pipeline) = (&model.interface, &model.pipeline);
     let device = &Timed::new(device);
     let wanted = interface.wanted(&request.requested_outputs()?)?;
+    let spacing = Spacing::of(request)?;
     let input = request.input(INPUT)?;
     let (volumes, input_shape) = interface::volumes(input.shape())?;
     model.limits.check(volumes, input_shape)?;
@@ -165,7 +166,7 @@ fn serve<D: Bridge>(
     warn_not_finite(model, request, "scores of the network are NaN", odd);
 
     let voxels: Vec<_> = results.iter().map(|result| result.voxels).collect();
-    answer::sizes(reply, &voxels, None)?;
+    answer::sizes(reply, &voxels, spacing)?;
 
     *stage = Stage::Write;
     write(device, reply, interface, &results, size, input_shape)?;

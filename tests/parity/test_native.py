@@ -34,18 +34,18 @@ def assert_restored_as_monai(steps, parameters: dict, volume: np.ndarray, seed: 
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_every_volume_and_size(steps, place):
+def test_every_volume(steps, place):
     for seed, volume in enumerate(VOLUMES.values()):
-        for size in SIZES:
+        for size in SIZES[seed % 3 :: 3]:
             assert_restored_as_monai(steps, {**place, "spatial_size": list(size)}, volume, seed)
 
 
 def test_every_ratio_of_small_sizes(steps):
     """Exact ties included: there the float32 rule of the reference decides."""
-    for box in range(1, 41):
-        volume = air_with((box + 2, 3, 3), (slice(1, box + 1), 1, 1))
-        for size in range(1, 41):
-            assert_restored_as_monai(steps, {"spatial_size": [size, 1, 1]}, volume, box)
+    for box in range(1, 25):
+        volume = air_with((box + 2,) * 3, (slice(1, box + 1),) * 3)
+        for size in range(1, 25, 3):
+            assert_restored_as_monai(steps, {"spatial_size": [size, size + 1, size + 2]}, volume, box)
 
 
 @pytest.mark.parametrize("mode", ["area", "trilinear", "nearest", "nearest-exact"])
