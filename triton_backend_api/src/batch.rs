@@ -1,8 +1,10 @@
 //! The requests of one execution.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::glue::Profile;
 use crate::glue::boundary::catch;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -13,7 +15,7 @@ use crate::{raw, sys};
 pub struct Batch {
     entries: Vec<Entry>,
     instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
-    max_batch_size: u64,
+    profile: Arc<Profile>,
     /// Set where the author computes all of it at once.
     execution: Option<Timeline>,
 }
@@ -62,17 +64,17 @@ impl Batch {
     pub(crate) unsafe fn new(
         instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
         requests: &[NonNull<sys::TRITONBACKEND_Request>],
-        max_batch_size: u64,
+        profile: Arc<Profile>,
     ) -> Result<Self> {
         // SAFETY: live requests of the server's.
-        let replies = unsafe { replies(instance, requests) }?;
+        let replies = unsafe { replies(instance, requests, &profile) }?;
         let entries = requests
             .iter()
             .zip(replies)
             // SAFETY: released by this batch's drop, after the entry is gone.
             .map(|(request, reply)| Entry { request: unsafe { Request::new(*request) }, reply, result: None })
             .collect();
-        Ok(Self { entries, instance, max_batch_size, execution: None })
+        Ok(Self { entries, instance, profile, execution: None })
     }
 
     /// The requests, in the server's order.
@@ -101,7 +103,7 @@ impl Batch {
     /// Answers one request at a time with what `infer` makes of it.
     pub(crate) fn for_each(&mut self, mut infer: impl FnMut(&Request, &mut Reply) -> Result<()>) {
         for entry in &mut self.entries {
-            match entry.request.batch_size(self.max_batch_size) {
+            match entry.request.batch_size(self.profile.max_batch_size) {
                 Ok(size) => {
                     entry.reply.begin(size);
                     // A panic is this request's failure; the others of the batch go on.
@@ -122,7 +124,7 @@ impl Batch {
             }
             let own = entry.result.get_or_insert_with(|| result.clone());
             if own.is_ok() {
-                size += entry.request.batch_size(self.max_batch_size).unwrap_or(1);
+                size += entry.request.batch_size(self.profile.max_batch_size).unwrap_or(1);
             }
             entry.reply.report(own.is_ok());
         }
@@ -165,11 +167,12 @@ impl Drop for Batch {
 pub(crate) unsafe fn replies(
     instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
     requests: &[NonNull<sys::TRITONBACKEND_Request>],
+    profile: &Arc<Profile>,
 ) -> Result<Vec<Reply>> {
     let mut replies = Vec::with_capacity(requests.len());
     for request in requests {
         // SAFETY: live, see above.
-        match unsafe { Reply::new(*request, instance) } {
+        match unsafe { Reply::new(*request, instance, profile.clone()) } {
             Ok(reply) => replies.push(reply),
             Err(e) => {
                 replies.into_iter().for_each(Reply::discard);

@@ -44,6 +44,12 @@ impl ModelConfig {
         self.json.get("max_batch_size").and_then(integer).and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
     }
 
+    /// `model_transaction_policy.decoupled`: whether the model may send any number of responses to a request.
+    pub fn is_decoupled(&self) -> bool {
+        let policy = self.json.get("model_transaction_policy");
+        policy.and_then(|policy| policy.get("decoupled")).and_then(Value::as_bool).unwrap_or(false)
+    }
+
     /// `default_model_filename`, where it is set.
     pub fn default_model_filename(&self) -> Option<&str> {
         self.json.get("default_model_filename").and_then(Value::as_str).filter(|name| !name.is_empty())
@@ -124,7 +130,7 @@ mod tests {
         let config = ModelConfig::from_json("{}").unwrap();
         assert_eq!(config.max_batch_size(), 0);
         assert_eq!(config.inputs(), Ok(vec![]));
-        assert!(config.parameters().is_empty());
+        assert!(config.parameters().is_empty() && !config.is_decoupled());
         assert!(ModelConfig::from_json("{").is_err());
         let config =
             ModelConfig::from_json(r#"{"input": [{"name": "A", "data_type": "TYPE_X", "dims": []}]}"#);

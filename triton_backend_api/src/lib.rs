@@ -66,8 +66,10 @@ mod parameter;
 mod raw;
 mod reply;
 mod request;
+mod responder;
 mod server;
 mod statistics;
+mod stream;
 pub mod sys;
 
 pub use batch::{Batch, Entry, Execution};
@@ -86,6 +88,7 @@ pub use parameter::Parameter;
 pub use reply::Reply;
 pub use request::{CorrelationId, Request, RequestFlags};
 pub use server::Server;
+pub use stream::ResponseStream;
 
 /// A string for the C ABI; one that holds a NUL is refused.
 pub(crate) fn c_string(text: &str) -> Result<std::ffi::CString> {

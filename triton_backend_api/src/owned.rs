@@ -6,17 +6,26 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::glue::gate::Slot;
-use crate::reply::Reply;
+use crate::reply::{Reply, Report};
 use crate::request::Request;
+use crate::stream::ResponseStream;
 use crate::{raw, sys};
 
 /// One request in flight. The last of [`OwnedRequest`], [`OwnedReply`] and the glue to let go of it releases it.
 pub(crate) struct Exchange {
     request: NonNull<sys::TRITONBACKEND_Request>,
-    /// The reply of an author who panicked: the glue answers it with the panic's text.
-    orphan: Mutex<Option<Reply>>,
-    /// Set once the request counts as in flight.
-    slot: OnceLock<Slot>,
+    /// What an author who panicked left unanswered: the glue answers it with the panic's text.
+    orphan: Mutex<Option<Orphan>>,
+    /// Set once the request counts as in flight. A stream shares it.
+    slot: OnceLock<Arc<Slot>>,
+    /// The statistics of a request whose reply became a stream: due when that ends, at the latest when this does.
+    report: Mutex<Option<Report>>,
+}
+
+/// An unanswered reply, or an unfinished stream. Dropping it answers too.
+enum Orphan {
+    Reply(Reply),
+    Stream(ResponseStream),
 }
 
 // SAFETY: the server's request has no tie to a thread; everything else is.
@@ -33,7 +42,8 @@ impl Exchange {
         request: NonNull<sys::TRITONBACKEND_Request>,
         mut reply: Reply,
     ) -> (Arc<Self>, OwnedRequest, OwnedReply) {
-        let exchange = Arc::new(Self { request, orphan: Mutex::new(None), slot: OnceLock::new() });
+        let (orphan, slot, report) = (Mutex::new(None), OnceLock::new(), Mutex::new(None));
+        let exchange = Arc::new(Self { request, orphan, slot, report });
         // SAFETY: live until the exchange is dropped, which the owned request holds.
         let view = unsafe { Request::new(request) };
         reply.keep_alive(exchange.clone());
@@ -43,28 +53,54 @@ impl Exchange {
 
     /// The request counts as in flight from here on.
     pub(crate) fn enter(&self, slot: Slot) {
-        let _ = self.slot.set(slot);
+        let _ = self.slot.set(Arc::new(slot));
+    }
+
+    /// The place in flight, for whoever may outlive this.
+    pub(crate) fn slot(&self) -> Option<Arc<Slot>> {
+        self.slot.get().cloned()
+    }
+
+    /// Has the statistics reported when the stream ends, or else with the release.
+    pub(crate) fn report_later(&self, report: Report) {
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    }
+
+    /// Reports what is due, once.
+    pub(crate) fn report(&self, success: bool) {
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(report) = report {
+            report.send(success);
+        }
     }
 
     /// Answers what a panicking author left behind.
     pub(crate) fn answer_orphan(&self, error: Error) {
         let orphan = self.orphan.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut reply) = orphan {
-            reply.finish(Err(error));
+        match orphan {
+            Some(Orphan::Reply(mut reply)) => reply.finish(Err(error)),
+            Some(Orphan::Stream(stream)) => stream.finish(Err(error)),
+            None => (),
         }
     }
 
-    /// Keeps the reply of an author who panicked.
-    fn adopt(&self, reply: Reply) {
-        *self.orphan.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
+    /// Keeps the stream of an author who panicked.
+    pub(crate) fn adopt(&self, stream: ResponseStream) {
+        self.keep(Orphan::Stream(stream));
+    }
+
+    fn keep(&self, orphan: Orphan) {
+        *self.orphan.lock().unwrap_or_else(PoisonError::into_inner) = Some(orphan);
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // A reply must be answered before its request is released, and the slot must be free before: releasing
-        // the last request can unload the model on this very thread, and unloading waits for the slots.
-        drop(self.orphan.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        // A reply must be answered and the statistics told before the request is released, and the slot must be free
+        // before: releasing the last request can unload the model on this very thread, and unloading waits for the slots.
+        let orphan = self.orphan.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        self.report(orphan.is_none());
+        drop(orphan);
         drop(self.slot.take());
         // SAFETY: taken over from the server, and released here only.
         let released =
@@ -103,6 +139,19 @@ impl OwnedReply {
             reply.finish(result);
         }
     }
+
+    /// Turns it into a stream of any number of responses, which can outlive the request. Where that is not possible the
+    /// request is answered with the error that this returns: UNSUPPORTED where the model's configuration has no
+    /// `model_transaction_policy { decoupled: true }`.
+    ///
+    /// Nothing may have been filled in yet. A stream that need not outlive its request does without:
+    /// [`Reply::send_more`].
+    pub fn into_stream(mut self) -> Result<ResponseStream> {
+        match self.reply.take() {
+            Some(reply) => reply.into_stream(),
+            None => Err(Error::internal("the response is sent already")),
+        }
+    }
 }
 
 impl Deref for OwnedReply {
@@ -124,7 +173,7 @@ impl Drop for OwnedReply {
     fn drop(&mut self) {
         let orphan = self.reply.take().filter(|_| std::thread::panicking());
         if let Some((exchange, reply)) = orphan.and_then(Reply::orphan) {
-            exchange.adopt(reply);
+            exchange.keep(Orphan::Reply(reply));
         }
     }
 }

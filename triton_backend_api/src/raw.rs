@@ -88,6 +88,7 @@ type Model = *mut TRITONBACKEND_Model;
 type Instance = *mut TRITONBACKEND_ModelInstance;
 type Request = *mut TRITONBACKEND_Request;
 type Response = *mut TRITONBACKEND_Response;
+type Factory = *mut TRITONBACKEND_ResponseFactory;
 type Inference = *mut TRITONSERVER_InferenceRequest;
 type Inferred = *mut TRITONSERVER_InferenceResponse;
 
@@ -168,6 +169,12 @@ wrap! {
     /// Gives the request back to the server.
     request_release = TRITONBACKEND_RequestRelease(request: Request, flags: u32);
 
+    /// Deletes what makes responses.
+    response_factory_delete = TRITONBACKEND_ResponseFactoryDelete(factory: Factory);
+    /// Sends flags without a response.
+    response_factory_send_flags = TRITONBACKEND_ResponseFactorySendFlags(factory: Factory, flags: u32);
+    /// Whether the client gave the request up.
+    response_factory_is_cancelled = TRITONBACKEND_ResponseFactoryIsCancelled(factory: Factory) -> bool = false;
     /// Deletes a response that was never sent.
     response_delete = TRITONBACKEND_ResponseDelete(response: Response);
     /// A parameter of the response.
@@ -322,6 +329,24 @@ pub unsafe fn message_new(json: &str) -> Result<*mut TRITONSERVER_Message> {
 pub unsafe fn response_new(request: Request) -> Result<Response> {
     // SAFETY: the module's promise.
     unsafe { out(null_mut(), |response| TRITONBACKEND_ResponseNew(response, request)) }
+}
+
+/// What makes responses to a request, also after its release; the caller owns it.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn response_factory_new(request: Request) -> Result<Factory> {
+    // SAFETY: the module's promise.
+    unsafe { out(null_mut(), |factory| TRITONBACKEND_ResponseFactoryNew(factory, request)) }
+}
+
+/// A new response, which the caller owns.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn response_new_from_factory(factory: Factory) -> Result<Response> {
+    // SAFETY: the module's promise.
+    unsafe { out(null_mut(), |response| TRITONBACKEND_ResponseNewFromFactory(response, factory)) }
 }
 
 /// Adds an output to a response.

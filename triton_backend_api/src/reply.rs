@@ -1,37 +1,63 @@
 //! The answer to a request.
 
-use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::byte_strings::ByteStrings;
 use crate::data_type::DataType;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
+use crate::glue::Profile;
 use crate::memory::MemoryKind;
 use crate::output::Output;
 use crate::owned::Exchange;
-use crate::parameter::{Parameter, Setters};
+use crate::parameter::Parameter;
+use crate::responder::{Responder, sent_already};
 use crate::statistics::{Timeline, now_ns};
+use crate::stream::ResponseStream;
 use crate::{raw, sys};
 
-/// The one response to one request: outputs and parameters go in here, and it is sent exactly once.
+/// The answer to one request: outputs and parameters go in here, and it is sent exactly once.
 ///
-/// Whoever implements [`Instance::infer`](crate::Instance::infer) only fills it; returning sends it.
+/// Whoever implements [`Instance::infer`](crate::Instance::infer) only fills it; returning sends it. In a decoupled
+/// model several responses can be sent before: [`Reply::send_more`].
 pub struct Reply {
-    /// None once it is sent.
-    response: Option<NonNull<sys::TRITONBACKEND_Response>>,
+    /// None once it became a stream.
+    responder: Option<Responder>,
+    report: Report,
+    /// What releases the request, where this reply outlives Execute. Dropped after the answer is sent.
+    exchange: Option<Arc<Exchange>>,
+}
+
+/// The statistics of a request, to be reported while it is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Report {
     request: NonNull<sys::TRITONBACKEND_Request>,
     instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
     timeline: Timeline,
     batch_size: u64,
     /// Whether this request is an execution of its own in the statistics, or part of a batch that is one.
     own_execution: bool,
-    /// What releases the request, where this reply outlives Execute. Dropped after the answer is sent.
-    exchange: Option<Arc<Exchange>>,
 }
 
-// SAFETY: the server's objects behind the pointers have no tie to a thread, and a reply is used by one at a time.
-unsafe impl Send for Reply {}
+// SAFETY: the server's objects behind the pointers have no tie to a thread; reporting is allowed on any.
+unsafe impl Send for Report {}
+
+impl Report {
+    /// Reports a success or a failure that ends now.
+    pub fn send(&self, success: bool) {
+        let [start, compute_start, compute_end, end] = self.timeline.finish(now_ns());
+        let (instance, request) = (self.instance.as_ptr(), self.request.as_ptr());
+        // SAFETY: instance and request live (see `Reply::new`). Statistics that cannot be reported are not the client's
+        // fault.
+        unsafe {
+            let _ =
+                raw::report_statistics(instance, request, success, start, compute_start, compute_end, end);
+            if success && self.own_execution {
+                let size = self.batch_size;
+                let _ = raw::report_batch_statistics(instance, size, start, compute_start, compute_end, end);
+            }
+        }
+    }
+}
 
 impl Reply {
     /// A new response to `request`.
@@ -41,22 +67,13 @@ impl Reply {
     pub(crate) unsafe fn new(
         request: NonNull<sys::TRITONBACKEND_Request>,
         instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
+        profile: Arc<Profile>,
     ) -> Result<Self> {
         // SAFETY: a live request.
-        let response = unsafe { raw::response_new(request.as_ptr()) }?;
-        let response =
-            NonNull::new(response).ok_or_else(|| Error::internal("the server made no response"))?;
-        let timeline = Timeline::start();
-        let (batch_size, own_execution, exchange) = (1, true, None);
-        Ok(Self {
-            response: Some(response),
-            request,
-            instance,
-            timeline,
-            batch_size,
-            own_execution,
-            exchange,
-        })
+        let responder = unsafe { Responder::new(request, profile) }?;
+        let report =
+            Report { request, instance, timeline: Timeline::start(), batch_size: 1, own_execution: true };
+        Ok(Self { responder: Some(responder), report, exchange: None })
     }
 
     /// Holds the request until this reply is dropped.
@@ -72,30 +89,52 @@ impl Reply {
 
     /// Deletes the response unsent, so that the request stays the server's.
     pub(crate) fn discard(mut self) {
-        if let Some(response) = self.response.take() {
-            // SAFETY: ours, and never sent.
-            let _ = unsafe { raw::response_delete(response.as_ptr()) };
+        if let Some(responder) = &mut self.responder {
+            responder.discard();
         }
+    }
+
+    /// See [`OwnedReply::into_stream`](crate::OwnedReply::into_stream).
+    pub(crate) fn into_stream(mut self) -> Result<ResponseStream> {
+        match self.part_from_request() {
+            Ok(stream) => Ok(stream),
+            Err(e) => {
+                self.finish(Err(e.clone()));
+                Err(e)
+            }
+        }
+    }
+
+    fn part_from_request(&mut self) -> Result<ResponseStream> {
+        let responder = self.responder()?;
+        // SAFETY: the request is live, see `new`.
+        unsafe { responder.open() }?;
+        responder.part_from_request()?;
+        let exchange =
+            self.exchange.clone().ok_or_else(|| Error::internal("the request is not handed over"))?;
+        let responder = self.responder.take().ok_or_else(sent_already)?;
+        exchange.report_later(self.report);
+        Ok(ResponseStream::new(responder, &exchange))
     }
 
     /// The execution of this request starts now.
     pub(crate) fn begin(&mut self, batch_size: u64) {
-        self.timeline = Timeline::start();
-        self.batch_size = batch_size;
+        self.report.timeline = Timeline::start();
+        self.report.batch_size = batch_size;
     }
 
     /// The request is part of an execution that the batch reports, with these times so far.
     pub(crate) fn join(&mut self, timeline: Timeline) {
-        self.timeline = timeline;
-        self.own_execution = false;
+        self.report.timeline = timeline;
+        self.report.own_execution = false;
     }
 
-    fn response(&self) -> Result<NonNull<sys::TRITONBACKEND_Response>> {
-        self.response.ok_or_else(|| Error::internal("the response is sent already"))
+    fn responder(&mut self) -> Result<&mut Responder> {
+        self.responder.as_mut().ok_or_else(sent_already)
     }
 
     pub(crate) fn is_sent(&self) -> bool {
-        self.response.is_none()
+        self.responder.as_ref().is_none_or(Responder::is_done)
     }
 
     /// Adds an output and asks for its memory, on the host where the client does not want it elsewhere.
@@ -111,10 +150,7 @@ impl Reply {
         data_type: DataType,
         shape: &[i64],
     ) -> Result<Output<'_>> {
-        let byte_size =
-            data_type.tensor_byte_size(shape).map_err(|e| e.context(format!("output '{name}'")))?;
-        // SAFETY: unsent as long as the borrow lasts, since sending takes the reply.
-        unsafe { Output::new(self.response()?.as_ptr(), name, data_type, shape, byte_size, preferred) }
+        self.responder()?.output(preferred, name, data_type, shape)
     }
 
     /// Adds an output of type BYTES, written at once: its elements in C order, one for each place of `shape`.
@@ -124,35 +160,45 @@ impl Reply {
         shape: &[i64],
         elements: &[impl AsRef<[u8]>],
     ) -> Result<()> {
-        let named = |e: Error| e.context(format!("output '{name}'"));
-        let count = DataType::Bytes.element_count(shape).map_err(named)?;
-        if count != elements.len() {
-            let given = elements.len();
-            return Err(Error::invalid_arg(format!(
-                "output '{name}' of shape {shape:?} takes {count} elements; {given} were given"
-            )));
-        }
-        let byte_size = ByteStrings::encoded_size(elements).map_err(named)?;
-        let response = self.response()?.as_ptr();
-        // SAFETY: as above.
-        unsafe { Output::new(response, name, DataType::Bytes, shape, byte_size, MemoryKind::Host) }?
-            .write_byte_strings(elements)
+        self.responder()?.output_byte_strings(name, shape, elements)
     }
 
     /// Sets a parameter of the response, each name once. Doubles need a server with backend API 1.18: see
     /// [`Parameter`].
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Parameter>) -> Result<()> {
-        value.into().set(name, &ResponseSetters(self.response()?.as_ptr()))
+        self.responder()?.set_parameter(name, &value.into())
+    }
+
+    /// Sends what was filled in so far as one response of several; what is filled in after goes into the next one. It is
+    /// gone also where this fails. UNSUPPORTED where the model's configuration has no
+    /// `model_transaction_policy { decoupled: true }`.
+    ///
+    /// Returning from [`Instance::infer`](crate::Instance::infer) sends the last response, with what was filled in since.
+    /// Nothing filled in since means that none follows: a decoupled model may answer with no response at all.
+    ///
+    /// ```
+    /// # use triton_backend_api::{DataType, Reply, Request, Result};
+    /// fn infer(request: &Request, reply: &mut Reply) -> Result<()> {
+    ///     for number in request.input("COUNTS")?.elements::<i32>()?.iter() {
+    ///         reply.output("COUNT", DataType::Int32, &[1])?.write(&[*number])?;
+    ///         reply.send_more()?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn send_more(&mut self) -> Result<()> {
+        // SAFETY: the request is live, see `new`.
+        unsafe { self.responder()?.send_more() }
     }
 
     /// The inputs are ready, the computation starts: what came before is the statistics' `compute_input`.
     pub fn mark_compute_start(&mut self) {
-        self.timeline.mark_compute_start();
+        self.report.timeline.mark_compute_start();
     }
 
     /// The computation is done: what comes after is the statistics' `compute_output`.
     pub fn mark_compute_end(&mut self) {
-        self.timeline.mark_compute_end();
+        self.report.timeline.mark_compute_end();
     }
 
     /// Reports the request's statistics and sends the response, once; later calls do nothing.
@@ -165,68 +211,22 @@ impl Reply {
 
     /// Reports the request's statistics, unless it is answered already.
     pub(crate) fn report(&self, success: bool) {
-        if self.response.is_none() {
-            return;
-        }
-        let [start, compute_start, compute_end, end] = self.timeline.finish(now_ns());
-        let (instance, request) = (self.instance.as_ptr(), self.request.as_ptr());
-        // SAFETY: instance and request live (see `new`). Statistics that cannot be reported are not the client's fault.
-        unsafe {
-            let _ =
-                raw::report_statistics(instance, request, success, start, compute_start, compute_end, end);
-            if success && self.own_execution {
-                let size = self.batch_size;
-                let _ = raw::report_batch_statistics(instance, size, start, compute_start, compute_end, end);
-            }
+        if !self.is_sent() {
+            self.report.send(success);
         }
     }
 
     /// Sends the response, once; later calls do nothing.
     pub(crate) fn send(&mut self, result: Result<()>) {
-        let Some(response) = self.response.take() else { return };
-        let error = result.err().map_or(std::ptr::null_mut(), |e| e.to_raw());
-        // SAFETY: an unsent response, which this call consumes; the error stays ours and is deleted once.
-        let sent = unsafe {
-            let sent =
-                raw::response_send(response.as_ptr(), sys::TRITONSERVER_RESPONSE_COMPLETE_FINAL, error);
-            if !error.is_null() {
-                sys::TRITONSERVER_ErrorDelete(error);
-            }
-            sent
-        };
-        if let Err(e) = sent {
-            crate::log!(Error, "the server could not send a response: {e}");
+        if let Some(responder) = &mut self.responder {
+            // SAFETY: the request is live, see `new`.
+            unsafe { responder.finish(result) };
         }
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.finish(Err(Error::new(
-            ErrorCode::Internal,
-            "the backend dropped this request without an answer",
-        )));
-    }
-}
-
-/// The calls that set a parameter of an unsent response.
-struct ResponseSetters(*mut sys::TRITONBACKEND_Response);
-
-impl Setters for ResponseSetters {
-    fn string(&self, name: &CStr, value: &CStr) -> Result<()> {
-        // SAFETY: an unsent response; the strings are copied.
-        unsafe { raw::response_set_string(self.0, name.as_ptr(), value.as_ptr()) }
-    }
-    fn int(&self, name: &CStr, value: i64) -> Result<()> {
-        // SAFETY: as above.
-        unsafe { raw::response_set_int(self.0, name.as_ptr(), value) }
-    }
-    fn bool(&self, name: &CStr, value: bool) -> Result<()> {
-        // SAFETY: as above.
-        unsafe { raw::response_set_bool(self.0, name.as_ptr(), value) }
-    }
-    fn double(&self, name: &CStr, value: f64) -> Result<()> {
-        // SAFETY: as above.
-        unsafe { raw::response_set_double(self.0, name.as_ptr(), value) }
+        self.finish(Err(Error::internal("the backend dropped this request without an answer")));
     }
 }

@@ -12,6 +12,8 @@ use crate::state::{Outcome, Refusal};
 pub struct Answer {
     /// The responses, in the order they were sent.
     pub responses: Vec<Response>,
+    /// Whether it was ended without a response: a flag said that none follows.
+    pub ended_without_response: bool,
     /// Its statistics, one entry a report.
     pub statistics: Vec<Statistics>,
     /// How often it was released.
@@ -70,9 +72,9 @@ pub struct Statistics {
 }
 
 impl Answer {
-    /// Whether the last response was sent, or the attempt was made.
+    /// Whether it was said that no response follows, or the attempt was made.
     pub fn is_final(&self) -> bool {
-        self.responses.iter().any(|response| response.is_final)
+        self.ended_without_response || self.responses.iter().any(|response| response.is_final)
     }
 
     /// The one response that a client got: its outputs, or the error it carries.

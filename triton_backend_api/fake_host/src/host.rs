@@ -179,6 +179,7 @@ fn leaks(state: &State, found: &mut Vec<String>) {
     }
     let traces = state.traces.iter().filter(|(_, trace)| !trace.of_request);
     let plain = (state.messages.iter().map(|(handle, _)| state.messages.name(handle)))
+        .chain(state.factories.iter().map(|(handle, _)| state.factories.name(handle)))
         .chain(state.responses.iter().map(|(handle, _)| state.responses.name(handle)))
         .chain(state.inferred.iter().map(|(handle, _)| state.inferred.name(handle)))
         .chain(state.allocators.iter().map(|(handle, _)| state.allocators.name(handle)))

@@ -32,6 +32,7 @@ mod block;
 mod child;
 mod entry_points;
 mod error;
+mod factory;
 mod host;
 mod inference;
 mod inferred;

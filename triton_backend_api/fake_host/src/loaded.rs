@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,11 +12,12 @@ use triton_backend_api::sys::*;
 use crate::answer::{Answer, now_ns};
 use crate::entry_points::EntryPoints;
 use crate::error::{HostError, take};
+use crate::factory::Common;
 use crate::host::FakeHost;
 use crate::instance::{InstanceObject, StatePointer};
 use crate::model::{ModelObject, unload, unload_if_idle};
 use crate::request::{ParameterObject, RequestObject};
-use crate::state::{CHANGED, lock};
+use crate::state::{CHANGED, State, lock};
 use crate::table::pointer;
 use crate::test_request::{TestRequest, c_string};
 use crate::trace::TraceObject;
@@ -183,8 +185,15 @@ impl LoadedModel<'_> {
             let declared = config.get("output").and_then(Value::as_array).cloned().unwrap_or_default();
             outputs.extend(declared.iter().filter_map(|output| output["name"].as_str().map(str::to_owned)));
         }
-        state.requests.insert(RequestObject {
+        let config = state.models.get(self.handle).map_or(json!(null), |model| model.config.clone());
+        let common = Common {
             model: self.handle,
+            decoupled: config["model_transaction_policy"]["decoupled"] == json!(true),
+            cancelled: request.cancelled.into(),
+            places: request.places,
+        };
+        state.requests.insert(RequestObject {
+            common: Arc::new(common),
             id: c_string(&request.id),
             correlation: request.correlation,
             flags: request.flags,
@@ -194,10 +203,8 @@ impl LoadedModel<'_> {
                 .into_iter()
                 .map(|(name, value)| ParameterObject::new(&name, value))
                 .collect(),
-            cancelled: request.cancelled,
             inputs,
             outputs: outputs.iter().map(|name| c_string(name)).collect(),
-            places: request.places,
             trace,
             since_ns: now_ns(),
             release_failed: false,
@@ -236,7 +243,8 @@ impl Drop for LoadedModel<'_> {
 }
 
 impl Execution {
-    /// Waits until all its requests are released or left with the server, and says what became of each.
+    /// Waits until all its requests are left with the server, or released with nothing left that could answer them, and
+    /// says what became of each.
     ///
     /// # Panics
     /// Where that takes more than half a minute.
@@ -252,7 +260,7 @@ impl Execution {
         self.requests.iter().map(|request| state.answers.get(request).cloned().unwrap_or_default()).collect()
     }
 
-    /// How many requests are neither released nor left with the server.
+    /// How many requests are neither left with the server nor both released and answered.
     pub fn open(&self) -> usize {
         let state = lock();
         self.requests.iter().filter(|request| !done(&state, **request)).count()
@@ -261,19 +269,28 @@ impl Execution {
     /// Its client gives a request up.
     pub fn cancel(&self, index: usize) {
         if let Some(request) = self.requests.get(index)
-            && let Ok(request) = lock().requests.get(*request)
+            && let Some(common) = common(&mut lock(), *request)
         {
-            request.cancelled = true;
+            common.cancelled.store(true, Ordering::SeqCst);
         }
     }
 }
 
-fn done(state: &crate::state::State, request: usize) -> bool {
-    !state.requests.is_live(request) || state.answers.get(&request).is_some_and(|answer| answer.released > 0)
+/// What is left of a request: itself, or what answers it after its release.
+fn common(state: &mut State, request: usize) -> Option<Arc<Common>> {
+    let of_factory = state.factories.iter().find(|(_, factory)| factory.request == request);
+    let of_factory = of_factory.map(|(_, factory)| factory.common.clone());
+    state.requests.get(request).map(|request| request.common.clone()).ok().or(of_factory)
+}
+
+fn done(state: &State, request: usize) -> bool {
+    let released = !state.requests.is_live(request)
+        || state.answers.get(&request).is_some_and(|answer| answer.released > 0);
+    released && !state.has_factory(request)
 }
 
 /// Waits until something is so; false where that takes too long.
-fn wait(so: impl Fn(&crate::state::State) -> bool) -> bool {
+fn wait(so: impl Fn(&State) -> bool) -> bool {
     let until = Instant::now() + PATIENCE;
     let mut state = lock();
     while !so(&state) {

@@ -101,8 +101,11 @@ symbols! {
 /// Unloads a model that is to go and that no request or execution holds any more.
 pub(crate) fn unload_if_idle(model: usize) {
     let mut state = lock();
-    let busy = state.requests.iter().any(|(_, request)| request.model == model && !request.release_failed)
-        || state.instances.iter().any(|(_, instance)| instance.model == model && instance.executing);
+    let busy =
+        state.requests.iter().any(|(_, request)| request.common.model == model && !request.release_failed)
+            || state.factories.iter().any(|(_, factory)| factory.common.model == model)
+            || state.responses.iter().any(|(_, response)| response.origin.common.model == model)
+            || state.instances.iter().any(|(_, instance)| instance.model == model && instance.executing);
     let Ok(object) = state.models.get(model) else { return };
     if busy || !object.unloading || std::mem::replace(&mut object.going, true) {
         return;

@@ -2,29 +2,31 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use triton_backend_api::sys::*;
 
 use crate::answer::{Answer, ParameterValue, Statistics};
 use crate::block::Block;
+use crate::factory::Common;
+use crate::response::ResponseObject;
 use crate::state::{Outcome, Refusal, State, consume, out_of_bounds, put, symbols, text};
 use crate::table::{handle, pointer};
-use crate::test_request::{Correlation, OutputPlace, c_string};
+use crate::test_request::{Correlation, c_string};
 
 /// What became of every request, by its handle. It outlives the request.
 pub(crate) type Answers = HashMap<usize, Answer>;
 
 pub(crate) struct RequestObject {
-    pub model: usize,
+    pub common: Arc<Common>,
     pub id: CString,
     pub correlation: Correlation,
     pub flags: u32,
     pub timeout_us: u64,
     pub parameters: Vec<ParameterObject>,
-    pub cancelled: bool,
     pub inputs: Vec<usize>,
     pub outputs: Vec<CString>,
-    pub places: HashMap<String, OutputPlace>,
     pub trace: Option<usize>,
     /// Monotonic nanoseconds at which the backend got it.
     pub since_ns: u64,
@@ -155,7 +157,15 @@ impl State {
 
     /// The responses to a request that are neither sent nor deleted.
     pub fn open_responses(&self, request: usize) -> usize {
-        self.responses.iter().filter(|(_, response)| response.request == request).count()
+        let of_request = |response: &ResponseObject| response.origin.request == request;
+        self.responses.iter().filter(|(_, response)| of_request(response)).count()
+    }
+
+    /// Those among them that cannot be sent once the request is released.
+    fn responses_by_request(&self, request: usize) -> usize {
+        let bound =
+            |response: &ResponseObject| response.origin.request == request && !response.origin.by_factory;
+        self.responses.iter().filter(|(_, response)| bound(response)).count()
     }
 
     pub fn answer(&mut self, request: usize) -> &mut Answer {
@@ -169,7 +179,7 @@ symbols! {
     }
 
     fn TRITONBACKEND_RequestIsCancelled(request: *mut TRITONBACKEND_Request, is_cancelled: *mut bool) |state| {
-        put(is_cancelled, state.requests.get(handle(request))?.cancelled)
+        put(is_cancelled, state.requests.get(handle(request))?.common.cancelled.load(Ordering::SeqCst))
     }
 
     fn TRITONBACKEND_RequestCorrelationId(request: *mut TRITONBACKEND_Request, id: *mut u64) |state| {
@@ -306,7 +316,7 @@ symbols! {
     ) |state| {
         let model = state.instances.get(handle(instance))?.model;
         let object = state.requests.get(handle(request))?;
-        if object.model != model {
+        if object.common.model != model {
             return Err(Refusal::Violation("the request is not one of this instance's model".to_owned()));
         }
         let times = [exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns];
@@ -328,7 +338,7 @@ pub extern "C" fn TRITONBACKEND_RequestRelease(
 ) -> *mut TRITONSERVER_Error {
     let release = |state: &mut State, failing: bool| {
         let request = handle(request);
-        let model = state.requests.get(request)?.model;
+        let model = state.requests.get(request)?.common.model;
         if release_flags != TRITONSERVER_REQUEST_RELEASE_ALL {
             return Err(Refusal::Violation(format!("release flags {release_flags} are not RELEASE_ALL")));
         }
@@ -338,11 +348,12 @@ pub extern "C" fn TRITONBACKEND_RequestRelease(
             state.end_request(request, "released")?;
         }
         let name = state.requests.name(request);
-        let open = state.open_responses(request);
+        let open = state.responses_by_request(request);
+        let answerable = state.has_factory(request);
         let answer = state.answer(request);
         answer.released += 1;
         let answered = answer.is_final();
-        if !answered {
+        if !answered && !answerable {
             state.violation(format!("{name} was released before it was answered"));
         }
         if open > 0 {

@@ -2,23 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
+use std::sync::Arc;
 
 use triton_backend_api::sys::*;
 
 use crate::answer::{OutputTensor, ParameterValue, Response};
 use crate::block::Block;
+use crate::factory::Common;
 use crate::late::late_symbols;
 use crate::state::{Outcome, Refusal, State, consume, put, symbols, text};
 use crate::table::{handle, pointer};
 
-pub(crate) struct ResponseObject {
+/// What a response answers, and by whose help.
+pub(crate) struct Origin {
     pub request: usize,
+    pub common: Arc<Common>,
+    /// Made by a factory, it may be sent after the request is released.
+    pub by_factory: bool,
+}
+
+pub(crate) struct ResponseObject {
+    pub origin: Origin,
     outputs: Vec<usize>,
     parameters: BTreeMap<String, ParameterValue>,
 }
 
 pub(crate) struct OutputObject {
-    request: usize,
+    response: usize,
     name: String,
     data_type: TRITONSERVER_DataType,
     shape: Vec<i64>,
@@ -26,7 +36,29 @@ pub(crate) struct OutputObject {
 }
 
 impl State {
-    fn end_response(&mut self, response: usize, how: &'static str) -> Outcome<(usize, Response)> {
+    pub fn new_response(&mut self, origin: Origin) -> usize {
+        let request = origin.request;
+        let response = self.responses.insert(ResponseObject {
+            origin,
+            outputs: Vec::new(),
+            parameters: BTreeMap::new(),
+        });
+        self.newest_responses.insert(request, response);
+        response
+    }
+
+    /// The ABI wants a response's outputs, memory included, before the next response to the same request is made.
+    fn check_newest(&mut self, response: usize) -> Outcome {
+        let request = self.responses.get(response)?.origin.request;
+        match self.newest_responses.get(&request) {
+            Some(newest) if *newest != response => {
+                Err(Refusal::Violation("a response was given outputs after a newer one was made".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end_response(&mut self, response: usize, how: &'static str) -> Outcome<(Origin, Response)> {
         let object = self.responses.end(response, how)?;
         let mut outputs = Vec::new();
         for output in object.outputs {
@@ -39,7 +71,7 @@ impl State {
         }
         let parameters = object.parameters;
         let response = Response { outputs, parameters, error: None, is_final: false, lost: false };
-        Ok((object.request, response))
+        Ok((object.origin, response))
     }
 
     fn set_parameter(
@@ -61,9 +93,8 @@ symbols! {
         response: *mut *mut TRITONBACKEND_Response, request: *mut TRITONBACKEND_Request
     ) |state| {
         let request = handle(request);
-        state.requests.get(request)?;
-        let object = ResponseObject { request, outputs: Vec::new(), parameters: BTreeMap::new() };
-        put(response, pointer(state.responses.insert(object)))
+        let common = state.requests.get(request)?.common.clone();
+        put(response, pointer(state.new_response(Origin { request, common, by_factory: false })))
     }
 
     fn TRITONBACKEND_ResponseSetStringParameter(
@@ -96,10 +127,11 @@ symbols! {
             0 => Vec::new(),
             _ => std::slice::from_raw_parts(shape, dims_count as usize).to_vec(),
         };
-        let request = state.responses.get(handle(response))?.request;
-        let object = OutputObject { request, name, data_type: datatype, shape, block: None };
+        let response = handle(response);
+        state.check_newest(response)?;
+        let object = OutputObject { response, name, data_type: datatype, shape, block: None };
         let new = state.outputs.insert(object);
-        state.responses.get(handle(response))?.outputs.push(new);
+        state.responses.get(response)?.outputs.push(new);
         put(output, pointer(new))
     }
 
@@ -111,8 +143,11 @@ symbols! {
             return Err(Refusal::Violation("no preferred memory type was passed".to_owned()));
         }
         let preferred = (*memory_type, *memory_type_id);
-        let OutputObject { request, ref name, .. } = *state.outputs.get(handle(output))?;
-        let place = state.requests.get(request)?.places.get(name.as_str()).cloned().unwrap_or_default();
+        let response = state.outputs.get(handle(output))?.response;
+        state.check_newest(response)?;
+        let common = state.responses.get(response)?.origin.common.clone();
+        let name = &state.outputs.get(handle(output))?.name;
+        let place = common.places.get(name).cloned().unwrap_or_default();
         let object = state.outputs.get(handle(output))?;
         if object.block.is_some() {
             return Err(Refusal::Error(
@@ -147,8 +182,11 @@ late_symbols! {
 pub extern "C" fn TRITONBACKEND_ResponseDelete(
     response: *mut TRITONBACKEND_Response,
 ) -> *mut TRITONSERVER_Error {
-    let delete = |state: &mut State, _| state.end_response(handle(response), "deleted");
-    consume("TRITONBACKEND_ResponseDelete", delete, drop)
+    let delete = |state: &mut State, _| {
+        let (origin, _) = state.end_response(handle(response), "deleted")?;
+        Ok(origin.common.model)
+    };
+    consume("TRITONBACKEND_ResponseDelete", delete, crate::model::unload_if_idle)
 }
 
 /// See the ABI. The response is consumed also where sending it fails; the error stays the caller's.
@@ -160,18 +198,22 @@ pub extern "C" fn TRITONBACKEND_ResponseSend(
 ) -> *mut TRITONSERVER_Error {
     let send = |state: &mut State, failing: bool| {
         let error = state.peek_error(error)?;
-        let (request, response) = state.end_response(handle(response), "sent")?;
+        let (Origin { request, common, by_factory }, response) =
+            state.end_response(handle(response), "sent")?;
         let is_final = send_flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL != 0;
         let name = state.requests.name(request);
-        if !state.requests.is_live(request) {
+        if !by_factory && !state.requests.is_live(request) {
             state.violation(format!("a response was sent after {name} was released"));
         }
         if state.answer(request).is_final() {
             state.violation(format!("{name} was answered after its final response"));
         }
+        if !is_final && !common.decoupled {
+            state.violation(format!("several responses to {name} were begun; its model is not decoupled"));
+        }
         let response = Response { error, is_final, lost: failing, ..response };
         state.answer(request).responses.push(response);
-        Ok(())
+        Ok(common.model)
     };
-    consume("TRITONBACKEND_ResponseSend", send, drop)
+    consume("TRITONBACKEND_ResponseSend", send, crate::model::unload_if_idle)
 }

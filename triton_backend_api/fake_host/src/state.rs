@@ -1,7 +1,7 @@
 //! Everything the host knows, behind one lock, and the way every call goes: counted, made to fail where a test
 //! wants it, checked, answered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, c_char};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +11,7 @@ use crate::allocator::AllocatorObject;
 use crate::backend::BackendObject;
 use crate::child::Children;
 use crate::error::{ErrorObject, HostError};
+use crate::factory::FactoryObject;
 use crate::inference::InferenceObject;
 use crate::inferred::InferredObject;
 use crate::instance::{BatchStatistics, InstanceObject};
@@ -50,6 +51,8 @@ pub(crate) struct State {
     pub children: Children,
     pub answers: Answers,
     pub endpoint: Endpoint,
+    /// The response to each request that was made last.
+    pub newest_responses: HashMap<usize, usize>,
     /// Younger calls that this server does not have.
     pub absent: BTreeSet<&'static str>,
     faults: Vec<Fault>,
@@ -62,6 +65,7 @@ pub(crate) struct State {
     pub instances: Table<InstanceObject>,
     pub requests: Table<RequestObject>,
     pub inputs: Table<InputObject>,
+    pub factories: Table<FactoryObject>,
     pub responses: Table<ResponseObject>,
     pub outputs: Table<OutputObject>,
     pub traces: Table<TraceObject>,
@@ -85,6 +89,7 @@ impl Default for State {
             children: Children::default(),
             answers: Answers::default(),
             endpoint: Endpoint::default(),
+            newest_responses: HashMap::new(),
             absent: BTreeSet::new(),
             faults: Vec::new(),
             errors: Table::new("error"),
@@ -96,6 +101,7 @@ impl Default for State {
             instances: Table::new("instance"),
             requests: Table::new("request"),
             inputs: Table::new("input"),
+            factories: Table::new("response factory"),
             responses: Table::new("response"),
             outputs: Table::new("output"),
             traces: Table::new("trace"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::glue::boundary::boundary;
 use crate::glue::pin::keep_mapped;
-use crate::glue::runner::Runner;
+use crate::glue::runner::{Profile, Runner};
 use crate::instance::InstanceContext;
 use crate::model::{Model, ModelContext, auto_complete};
 use crate::{raw, sys};
@@ -14,14 +14,14 @@ use crate::{raw, sys};
 /// What the server keeps for a model.
 struct ModelState<M> {
     model: Arc<M>,
-    max_batch_size: u64,
+    profile: Arc<Profile>,
 }
 
 /// What the server keeps for an instance.
 struct InstanceState<R: Runner> {
     runner: R,
     model: Arc<R::Model>,
-    max_batch_size: u64,
+    profile: Arc<Profile>,
 }
 
 /// `TRITONBACKEND_Initialize`: refuses a server whose API this backend cannot work with.
@@ -74,8 +74,12 @@ pub unsafe fn model_initialize<M: Model>(
             auto_complete::<M>(model)?;
             ModelContext::new(model)?
         };
-        let max_batch_size = cx.config().max_batch_size();
-        let state = Box::new(ModelState { model: Arc::new(M::load(&cx)?), max_batch_size });
+        let profile = Arc::new(Profile {
+            name: cx.name().to_owned(),
+            max_batch_size: cx.config().max_batch_size(),
+            decoupled: cx.config().is_decoupled(),
+        });
+        let state = Box::new(ModelState { model: Arc::new(M::load(&cx)?), profile });
         // SAFETY: the server keeps the pointer until `model_finalize` takes it back.
         unsafe { set_state(state, |state| raw::model_set_state(model, state)) }
     })
@@ -115,7 +119,7 @@ pub unsafe fn instance_initialize<R: Runner>(
         let state = unsafe { state.as_ref() }.ok_or_else(|| Error::internal("the model is not loaded"))?;
         let model = state.model.clone();
         let runner = R::create(&model, &cx)?;
-        let state = Box::new(InstanceState { runner, model, max_batch_size: state.max_batch_size });
+        let state = Box::new(InstanceState { runner, model, profile: state.profile.clone() });
         // SAFETY: the server keeps the pointer until `instance_finalize` takes it back.
         unsafe { set_state(state, |state| raw::instance_set_state(instance, state)) }
     })
@@ -164,7 +168,7 @@ pub unsafe fn instance_execute<R: Runner>(
         let requests: Option<Vec<_>> = requests.iter().map(|request| NonNull::new(*request)).collect();
         let requests = requests.ok_or_else(|| Error::internal("the server passed a null request"))?;
         // SAFETY: what the server passed.
-        unsafe { state.runner.execute(&state.model, state.max_batch_size, instance, &requests) }
+        unsafe { state.runner.execute(&state.model, &state.profile, instance, &requests) }
     })
 }
 

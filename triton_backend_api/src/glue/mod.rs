@@ -11,4 +11,4 @@ mod runner;
 
 pub use crate::raw::late::{Lookup, look_in};
 pub use entry::*;
-pub use runner::{Concurrent, Runner, Sequential};
+pub use runner::{Concurrent, Profile, Runner, Sequential};

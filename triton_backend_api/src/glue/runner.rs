@@ -13,6 +13,14 @@ use crate::model::Model;
 use crate::owned::Exchange;
 use crate::sys;
 
+/// What every execution of a model needs to know of it.
+pub struct Profile {
+    pub(crate) name: String,
+    pub(crate) max_batch_size: u64,
+    /// Whether it may send any number of responses to a request.
+    pub(crate) decoupled: bool,
+}
+
 /// What the entry points need of an instance.
 pub trait Runner: Send + Sync + Sized + 'static {
     /// The author's model.
@@ -28,7 +36,7 @@ pub trait Runner: Send + Sync + Sized + 'static {
     unsafe fn execute(
         &self,
         model: &Arc<Self::Model>,
-        max_batch_size: u64,
+        profile: &Arc<Profile>,
         instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
         requests: &[NonNull<sys::TRITONBACKEND_Request>],
     ) -> Result<()>;
@@ -47,7 +55,7 @@ impl<I: Instance> Runner for Sequential<I> {
     unsafe fn execute(
         &self,
         model: &Arc<I::Model>,
-        max_batch_size: u64,
+        profile: &Arc<Profile>,
         instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
         requests: &[NonNull<sys::TRITONBACKEND_Request>],
     ) -> Result<()> {
@@ -61,7 +69,7 @@ impl<I: Instance> Runner for Sequential<I> {
             }
         };
         // SAFETY: the server's, see above.
-        let mut batch = unsafe { Batch::new(instance, requests, max_batch_size) }?;
+        let mut batch = unsafe { Batch::new(instance, requests, profile.clone()) }?;
         let outcome = catch("execute", || author.execute(model, &mut batch));
         drop(author);
         batch.finish(outcome);
@@ -89,12 +97,12 @@ impl<I: ConcurrentInstance> Runner for Concurrent<I> {
     unsafe fn execute(
         &self,
         model: &Arc<I::Model>,
-        max_batch_size: u64,
+        profile: &Arc<Profile>,
         instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
         requests: &[NonNull<sys::TRITONBACKEND_Request>],
     ) -> Result<()> {
         // SAFETY: the server's, see above.
-        let replies = unsafe { replies(instance, requests) }?;
+        let replies = unsafe { replies(instance, requests, profile) }?;
         // All are taken over before any is started: from here on nothing may return an error to the server.
         let exchanges: Vec<_> = requests
             .iter()
@@ -104,7 +112,7 @@ impl<I: ConcurrentInstance> Runner for Concurrent<I> {
             .collect();
         for (exchange, request, mut reply) in exchanges {
             exchange.enter(self.gate.enter());
-            match request.batch_size(max_batch_size) {
+            match request.batch_size(profile.max_batch_size) {
                 Ok(size) => reply.begin(size),
                 Err(e) => {
                     reply.send(Err(e));

@@ -278,3 +278,8 @@ pub fn assert_done(answers: &[Answer]) {
         assert_eq!(reported, [success]);
     }
 }
+
+/// Lets a model send any number of responses.
+pub fn decoupled(spec: &mut ModelSpec) {
+    spec.config["model_transaction_policy"] = json!({"decoupled": true});
+}

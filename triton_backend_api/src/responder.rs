@@ -1,0 +1,293 @@
+//! The way by which the responses to one request go to its client: one, or a stream of them.
+
+use std::ffi::CStr;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use crate::byte_strings::ByteStrings;
+use crate::data_type::DataType;
+use crate::error::{Error, Result};
+use crate::glue::Profile;
+use crate::memory::MemoryKind;
+use crate::output::Output;
+use crate::parameter::{Parameter, Setters};
+use crate::{raw, sys};
+
+/// Sends the responses to one request, the final one exactly once. Whoever holds it sees to that: dropping it sends
+/// nothing.
+pub(crate) struct Responder {
+    /// The response that is being filled.
+    response: Option<NonNull<sys::TRITONBACKEND_Response>>,
+    /// Whether anything was put into it.
+    filled: bool,
+    /// Where further responses come from; made when it is first needed.
+    factory: Option<Factory>,
+    /// Followed only to make the factory, while the request is surely there: see [`Responder::open`].
+    request: NonNull<sys::TRITONBACKEND_Request>,
+    profile: Arc<Profile>,
+    /// Whether the final response was sent, or the attempt was made.
+    done: bool,
+}
+
+// SAFETY: the server's objects behind the pointers have no tie to a thread, and a responder is used by one at a time.
+unsafe impl Send for Responder {}
+// SAFETY: through `&self` only the factory is asked whether the request is cancelled, which the server allows from any
+// thread.
+unsafe impl Sync for Responder {}
+
+impl Responder {
+    /// With a first response, made from the request.
+    ///
+    /// # Safety
+    /// `request` is the server's and lives until this value is dropped, done, or open.
+    pub unsafe fn new(request: NonNull<sys::TRITONBACKEND_Request>, profile: Arc<Profile>) -> Result<Self> {
+        // SAFETY: a live request.
+        let response = not_null(unsafe { raw::response_new(request.as_ptr()) }?)?;
+        Ok(Self { response: Some(response), filled: false, factory: None, request, profile, done: false })
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Deletes the response unsent: the request stays the server's.
+    pub fn discard(&mut self) {
+        self.done = true;
+        self.delete();
+    }
+
+    fn delete(&mut self) {
+        if let Some(response) = self.response.take() {
+            // SAFETY: ours, and never sent.
+            let _ = unsafe { raw::response_delete(response.as_ptr()) };
+        }
+        self.filled = false;
+    }
+
+    /// Readies it for several responses, after which the request is not needed any more. An error where the model may
+    /// not send several.
+    ///
+    /// # Safety
+    /// The request is live.
+    pub unsafe fn open(&mut self) -> Result<()> {
+        if self.done {
+            return Err(sent_already());
+        }
+        if !self.profile.decoupled {
+            let model = &self.profile.name;
+            return Err(Error::unsupported(format!(
+                "model '{model}' answers each request with one response; several need \
+                 'model_transaction_policy {{ decoupled: true }}' in its configuration"
+            )));
+        }
+        if self.factory.is_none() {
+            // SAFETY: a live request, see above.
+            self.factory = Some(unsafe { Factory::new(self.request) }?);
+        }
+        Ok(())
+    }
+
+    /// Forgets the response that was made from the request, so that the request can go before its answer.
+    pub fn part_from_request(&mut self) -> Result<()> {
+        if self.filled {
+            return Err(Error::internal(
+                "a reply that holds outputs or parameters cannot become a stream: send them first",
+            ));
+        }
+        self.delete();
+        Ok(())
+    }
+
+    pub fn output(
+        &mut self,
+        preferred: MemoryKind,
+        name: &str,
+        data_type: DataType,
+        shape: &[i64],
+    ) -> Result<Output<'_>> {
+        let byte_size =
+            data_type.tensor_byte_size(shape).map_err(|e| e.context(format!("output '{name}'")))?;
+        // SAFETY: unsent as long as the borrow lasts, since sending needs this value.
+        unsafe { Output::new(self.fill()?.as_ptr(), name, data_type, shape, byte_size, preferred) }
+    }
+
+    pub fn output_byte_strings(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        elements: &[impl AsRef<[u8]>],
+    ) -> Result<()> {
+        let named = |e: Error| e.context(format!("output '{name}'"));
+        let count = DataType::Bytes.element_count(shape).map_err(named)?;
+        if count != elements.len() {
+            let given = elements.len();
+            return Err(Error::invalid_arg(format!(
+                "output '{name}' of shape {shape:?} takes {count} elements; {given} were given"
+            )));
+        }
+        let byte_size = ByteStrings::encoded_size(elements).map_err(named)?;
+        let response = self.fill()?.as_ptr();
+        // SAFETY: as above.
+        unsafe { Output::new(response, name, DataType::Bytes, shape, byte_size, MemoryKind::Host) }?
+            .write_byte_strings(elements)
+    }
+
+    pub fn set_parameter(&mut self, name: &str, value: &Parameter) -> Result<()> {
+        value.set(name, &ResponseSetters(self.fill()?.as_ptr()))
+    }
+
+    /// The response to be filled.
+    fn fill(&mut self) -> Result<NonNull<sys::TRITONBACKEND_Response>> {
+        let response = self.current()?;
+        self.filled = true;
+        Ok(response)
+    }
+
+    fn current(&mut self) -> Result<NonNull<sys::TRITONBACKEND_Response>> {
+        match (self.done, self.response, &self.factory) {
+            (true, ..) => Err(sent_already()),
+            (false, Some(response), _) => Ok(response),
+            (false, None, Some(factory)) => Ok(*self.response.insert(factory.response()?)),
+            (false, None, None) => Err(Error::internal("there is no response to fill")),
+        }
+    }
+
+    /// Sends the response as it was filled, and not as the last one. It is gone also where this fails.
+    ///
+    /// # Safety
+    /// The request is live, or this is open.
+    pub unsafe fn send_more(&mut self) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.open() }?;
+        let response = self.current()?;
+        self.response = None;
+        self.filled = false;
+        // SAFETY: an unsent response, which this call consumes.
+        unsafe { raw::response_send(response.as_ptr(), 0, null_mut()) }
+    }
+
+    /// Sends the last response, once: what was filled, or this error. A decoupled model that filled nothing sends no
+    /// response, but that there is none.
+    ///
+    /// # Safety
+    /// The request is live, or this is open.
+    pub unsafe fn finish(&mut self, result: Result<()>) {
+        if self.done {
+            return;
+        }
+        // SAFETY: see above.
+        let outcome = unsafe { self.send_last(result) };
+        self.done = true;
+        if let Err(e) = outcome {
+            crate::log!(Error, "the server could not send a response: {e}");
+        }
+    }
+
+    /// # Safety
+    /// As for `finish`.
+    unsafe fn send_last(&mut self, result: Result<()>) -> Result<()> {
+        if result.is_ok() && !self.filled && self.profile.decoupled {
+            // SAFETY: as above.
+            match (unsafe { self.open() }, &self.factory) {
+                (Ok(()), Some(factory)) => {
+                    let ended = factory.end();
+                    self.delete();
+                    return ended;
+                }
+                // An empty response also says that it is the last.
+                (opened, _) if self.response.is_none() => return opened,
+                _ => (),
+            }
+        }
+        let response = match (self.current(), &self.factory) {
+            (Ok(response), _) => response,
+            // The error is lost, but the client learns that nothing follows.
+            (Err(e), Some(factory)) => return factory.end().and(Err(e)),
+            (Err(e), None) => return Err(e),
+        };
+        self.response = None;
+        let error = result.err().map_or(null_mut(), |e| e.to_raw());
+        // SAFETY: an unsent response, which this call consumes; the error stays ours and is deleted once.
+        unsafe {
+            let sent =
+                raw::response_send(response.as_ptr(), sys::TRITONSERVER_RESPONSE_COMPLETE_FINAL, error);
+            if !error.is_null() {
+                sys::TRITONSERVER_ErrorDelete(error);
+            }
+            sent
+        }
+    }
+
+    /// Whether the client gave the request up; false before this is open.
+    pub fn is_cancelled(&self) -> bool {
+        self.factory.as_ref().is_some_and(Factory::is_cancelled)
+    }
+}
+
+/// Makes the responses to a request, also after the request is released. It keeps the model loaded.
+struct Factory(NonNull<sys::TRITONBACKEND_ResponseFactory>);
+
+impl Factory {
+    /// # Safety
+    /// The request is live.
+    unsafe fn new(request: NonNull<sys::TRITONBACKEND_Request>) -> Result<Self> {
+        // SAFETY: see above.
+        let factory = unsafe { raw::response_factory_new(request.as_ptr()) }?;
+        NonNull::new(factory).map(Self).ok_or_else(|| Error::internal("the server made no response factory"))
+    }
+
+    fn response(&self) -> Result<NonNull<sys::TRITONBACKEND_Response>> {
+        // SAFETY: a live factory.
+        not_null(unsafe { raw::response_new_from_factory(self.0.as_ptr()) }?)
+    }
+
+    /// Says that no response follows.
+    fn end(&self) -> Result<()> {
+        // SAFETY: a live factory.
+        unsafe {
+            raw::response_factory_send_flags(self.0.as_ptr(), sys::TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        // SAFETY: a live factory. A server that cannot tell has not cancelled it.
+        unsafe { raw::response_factory_is_cancelled(self.0.as_ptr()) }.unwrap_or(false)
+    }
+}
+
+impl Drop for Factory {
+    fn drop(&mut self) {
+        // SAFETY: ours, deleted once.
+        let _ = unsafe { raw::response_factory_delete(self.0.as_ptr()) };
+    }
+}
+
+fn not_null(response: *mut sys::TRITONBACKEND_Response) -> Result<NonNull<sys::TRITONBACKEND_Response>> {
+    NonNull::new(response).ok_or_else(|| Error::internal("the server made no response"))
+}
+
+pub(crate) fn sent_already() -> Error {
+    Error::internal("the response is sent already")
+}
+
+/// The calls that set a parameter of an unsent response.
+struct ResponseSetters(*mut sys::TRITONBACKEND_Response);
+
+impl Setters for ResponseSetters {
+    fn string(&self, name: &CStr, value: &CStr) -> Result<()> {
+        // SAFETY: an unsent response; the strings are copied.
+        unsafe { raw::response_set_string(self.0, name.as_ptr(), value.as_ptr()) }
+    }
+    fn int(&self, name: &CStr, value: i64) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::response_set_int(self.0, name.as_ptr(), value) }
+    }
+    fn bool(&self, name: &CStr, value: bool) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::response_set_bool(self.0, name.as_ptr(), value) }
+    }
+    fn double(&self, name: &CStr, value: f64) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { raw::response_set_double(self.0, name.as_ptr(), value) }
+    }
+}
