@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a helper of tests fails the test
 
 pub mod child;
+pub mod faults;
 pub mod server_side;
 
 use std::collections::HashMap;
