@@ -1,8 +1,22 @@
 #!/usr/bin/env bash
+# Usage: scripts/build.sh [--release]
 # Builds both backends into build/backends, which it prints. A second call only rebuilds what changed.
+# --release builds libtriton_spleenseg.so alone as it is released (glibc 2.31, reproducible) and prints where it is.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$ROOT/scripts/lib/environments.sh"
 source "$ROOT/scripts/lib/build.sh"
+source "$ROOT/scripts/lib/release.sh"
+
+case ${1:-} in
+  '') ;;
+  -h | --help) sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit ;;
+  --release)
+    build_release_object
+    printf '%s\n' "$RELEASE_OBJECT"
+    exit
+    ;;
+  *) die "unknown argument '$1'. usage: scripts/build.sh [--release]" ;;
+esac
 
 own_pytorch_backend_needed && ensure_environments libtorch
 build_backends >&2

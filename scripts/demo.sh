@@ -2,7 +2,7 @@
 # Usage: scripts/demo.sh [CT.nii.gz [LABEL.nii.gz]] [--label FILE] [--out DIR] [--repository DIR]
 # From a fresh clone to a spleen on the screen: installs and builds what is missing, serves both models with stock Triton on
 # free ports of this machine, sends one CT volume over shared memory, and writes mask and contour (NIfTI in the scan's own
-# geometry) and a picture into DIR (build/demo). Then the server is stopped. Without a CT a synthetic phantom is segmented.
+# geometry) and a picture into DIR (build/demo/NAME). Then the server is stopped. Without a CT a synthetic phantom is segmented.
 # The network is a demonstration, trained on synthetic data: not for clinical use. --repository serves models of your own.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$ROOT/scripts/lib/environments.sh"
@@ -11,7 +11,7 @@ source "$ROOT/scripts/lib/model.sh"
 source "$ROOT/scripts/lib/server.sh"
 
 usage="usage: scripts/demo.sh [CT.nii.gz [LABEL.nii.gz]] [--label FILE] [--out DIR] [--repository DIR]"
-files=() label='' out=$ROOT/build/demo repository=''
+files=() label='' out='' repository=''
 while (($#)); do
   case $1 in
     -h | --help) sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit ;;
@@ -34,6 +34,11 @@ elif [[ ! -d $repository ]]; then
   die "no such model repository: $repository"
 fi
 
+# A folder for each case: the next one leaves it alone.
+case=phantom
+if ((${#files[@]})); then case=$(basename "${files[0]}"); fi
+case=${case%.gz}
+out=${out:-$ROOT/build/demo/${case%.nii}}
 notice="Demonstration network, trained on synthetic data. Not for clinical use."
 [[ -z $repository ]] || notice="Network of $(basename "$repository"). Not for clinical use."
 client=(env PYTHONPATH="$ROOT/scripts" PYTHONDONTWRITEBYTECODE=1 "$(environment_dir demo)/bin/python" -m demo)
@@ -45,14 +50,9 @@ need_platform
 need_rust
 environments=(serve demo)
 if own_pytorch_backend_needed; then environments+=(libtorch); fi
-for name in "${environments[@]}"; do
-  environment_ready "$name" && continue
-  say "The first run takes some 5 min on 2 cores with a fast line, and 3 GB of disk in all; the next ones some 10 s."
-  break
-done
-announce_spleenseg_build
-if own_pytorch_backend_needed; then announce_torchscript_build; fi
-ensure_environments "${environments[@]}"
+announce_environments "${environments[@]}"
+announce_builds
+install_environments "${environments[@]}"
 ((${#files[@]} == 0)) || "${client[@]}" check "${options[@]}"
 
 say "Building"

@@ -24,17 +24,22 @@ while (($#)); do
   esac
 done
 
+for name in http grpc metrics; do
+  [[ ${!name} =~ ^[0-9]{1,5}$ ]] && ((10#${!name} >= 1 && 10#${!name} <= 65535)) ||
+    die "--$name is '${!name}'; accepted is a port from 1 to 65535"
+done
+[[ -z $repository || -d $repository ]] || die "no such model repository: $repository"
+
 # Say everything that will be needed before the first byte is downloaded.
 need_rust
 environments=(serve)
-if own_pytorch_backend_needed; then
-  environments+=(libtorch)
-  announce_torchscript_build
-fi
+if own_pytorch_backend_needed; then environments+=(libtorch); fi
 if [[ -z $repository ]]; then
   mapfile -t -O "${#environments[@]}" environments < <(model_environments)
 fi
-ensure_environments "${environments[@]}"
+announce_environments "${environments[@]}"
+announce_builds
+install_environments "${environments[@]}"
 build_backends >&2
 if [[ -z $repository ]]; then
   repository=$ROOT/build/model_repository

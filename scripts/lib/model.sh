@@ -38,5 +38,6 @@ write_model_repository() { # write_model_repository DIR [MODEL.pt]
     mkdir -p "$dir/$name/1"
     cp "$ROOT/models/$name/config.pbtxt" "$dir/$name/"
   done
+  cp -r "$ROOT/models/segmentation_3d/configs" "$dir/segmentation_3d/"
   [[ $model -ef $dir/segmentation_3d/1/model.pt ]] || cp "$model" "$dir/segmentation_3d/1/model.pt"
 }

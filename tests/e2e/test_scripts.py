@@ -68,17 +68,37 @@ def test_serve_starts_and_stops(stop):
         process.stdout.close()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--http", "abc"), "--http is 'abc'; accepted is a port from 1 to 65535"),
+        (("--grpc", "65536"), "--grpc is '65536'"),
+        (("--metrics", "0"), "--metrics is '0'"),
+        (("--repository", "nowhere"), "no such model repository: nowhere"),
+    ],
+)
+def test_serve_refuses_wrong_arguments_before_it_does_anything(tmp_path, arguments, words):
+    """The cache is an empty folder: whatever starts to install or build is caught by what it leaves there."""
+    environment = os.environ | {"TRITON_SPLEENSEG_CACHE": str(tmp_path / "cache")}
+    command = [str(ROOT / "scripts" / "serve.sh"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path, check=False)
+    assert done.returncode == 1 and done.stdout == "" and not (tmp_path / "cache").exists()
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ") and words in done.stderr
+
+
 def test_model_repository_with_an_own_network(tmp_path):
     network = tmp_path / "own.pt"
     network.write_bytes(b"any bytes: this script only copies them")
     script = str(ROOT / "scripts" / "model_repository.sh")
     subprocess.run([script, str(tmp_path / "repository"), "--model", str(network)], check=True, timeout=60)
     written = {str(p.relative_to(tmp_path / "repository")) for p in (tmp_path / "repository").rglob("*") if p.is_file()}
-    assert written == {"spleen_seg/config.pbtxt", "segmentation_3d/config.pbtxt", "segmentation_3d/1/model.pt"}
+    models = ("spleen_seg", "spleen_seg_native", "segmentation_3d")
+    configs = {f"{model}/config.pbtxt" for model in models}
+    assert written == {*configs, "segmentation_3d/configs/gpu.pbtxt", "segmentation_3d/1/model.pt"}
     assert (tmp_path / "repository" / "spleen_seg" / "1").is_dir()
     assert (tmp_path / "repository" / "segmentation_3d" / "1" / "model.pt").read_bytes() == network.read_bytes()
     # The Triton model layout: every model's configuration names its folder.
-    for model in ("spleen_seg", "segmentation_3d"):
+    for model in models:
         assert f'name: "{model}"' in (tmp_path / "repository" / model / "config.pbtxt").read_text()
     missing = subprocess.run([script, str(tmp_path / "r"), "--model", "/nowhere.pt"], capture_output=True, text=True, check=False)
     assert missing.returncode != 0 and "/nowhere.pt" in missing.stderr
