@@ -1,0 +1,182 @@
+"""The bill of materials of a release, as CycloneDX 1.6, and the licences that its objects carry along.
+
+    sbom.py PACKAGE --cargo METADATA.json --lock Cargo.lock --rustc VERSION [--wheels SITE_PACKAGES] --epoch SECONDS
+
+PACKAGE is the unpacked package: its objects and networks are hashed. METADATA.json is what `cargo metadata` says for the target. Writes
+PACKAGE/sbom.cdx.json and PACKAGE/THIRD_PARTY_LICENSES.txt; the same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import distributions
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+from cyclonedx.model import HashAlgorithm, HashType, XsUri, ExternalReference, ExternalReferenceType
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import LicenseExpression
+from cyclonedx.output.json import JsonV1Dot6
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
+
+# Which package of the workspace an object is built from, and the wheels whose libraries lie beside it.
+OBJECTS = {"libtriton_spleenseg.so": "triton-spleenseg", "libtriton_pytorch.so": "torchscript_backend"}
+WHEELS = ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti")
+LICENCE_FILES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "UNLICENSE*")
+
+
+@dataclass(frozen=True)
+class Crates:
+    """What cargo says of the workspace: its packages, and which of them are linked into which."""
+
+    packages: dict[str, dict]
+    linked: dict[str, list[str]]
+    checksums: dict[tuple[str, str], str]
+
+    @classmethod
+    def read(cls, metadata: dict, lock: dict) -> Crates:
+        linked = {
+            node["id"]: sorted(
+                # Kind null is a normal dependency: part of the object. Build scripts and tests are not.
+                dependency["pkg"]
+                for dependency in node["deps"]
+                if any(kind["kind"] is None for kind in dependency["dep_kinds"])
+            )
+            for node in metadata["resolve"]["nodes"]
+        }
+        return cls(
+            {package["id"]: package for package in metadata["packages"]},
+            linked,
+            {(p["name"], p["version"]): p["checksum"] for p in lock["package"] if "checksum" in p},
+        )
+
+    def id_of(self, name: str) -> str:
+        return next(key for key, package in self.packages.items() if package["name"] == name and package["source"] is None)
+
+    def closure(self, root: str) -> list[str]:
+        """The package and all that is linked into it, except procedural macros, which run in the compiler."""
+        seen = [root]
+        for package in seen:
+            seen.extend(key for key in self.linked[package] if key not in seen and not self.is_macro(key))
+        return seen
+
+    def is_macro(self, key: str) -> bool:
+        return any("proc-macro" in target["kind"] for target in self.packages[key]["targets"])
+
+    def component(self, key: str) -> Component:
+        package = self.packages[key]
+        name, version = package["name"], package["version"]
+        checksum = self.checksums.get((name, version))
+        repository = package.get("repository")
+        return Component(
+            name=name,
+            version=version,
+            type=ComponentType.LIBRARY,
+            bom_ref=f"cargo:{name}@{version}",
+            purl=PackageURL("cargo", None, name, version) if package["source"] else None,
+            licenses=[LicenseExpression(package["license"].replace("/", " OR "))] if package["license"] else [],
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=checksum)] if checksum else [],
+            external_references=[ExternalReference(type=ExternalReferenceType.VCS, url=XsUri(repository))] if repository else [],
+        )
+
+
+def hashed(path: Path) -> list[HashType]:
+    return [HashType(alg=HashAlgorithm.SHA_256, content=sha256(path.read_bytes()).hexdigest())]
+
+
+def file_component(package: Path, path: Path, version: str, kind: ComponentType) -> Component:
+    name = str(path.relative_to(package))
+    return Component(name=name, version=version, type=kind, bom_ref=f"file:{name}", hashes=hashed(path))
+
+
+def wheels(site_packages: Path) -> Iterator[tuple[str, str, list[Path]]]:
+    """Name, version and licence files of the wheels that libtorch comes in."""
+    found = {d.metadata["Name"]: d for d in distributions(path=[str(site_packages)])}
+    for name in WHEELS:
+        distribution = found[name]
+        files = [Path(distribution.locate_file(file)) for file in distribution.files or [] if file.parent.name.endswith(".dist-info") or "licenses" in file.parts]
+        yield name, distribution.version, sorted(f for f in files if any(f.match(pattern) for pattern in LICENCE_FILES))
+
+
+def licence_text(title: str, files: list[Path]) -> str:
+    texts = [f"--- {file.name}\n{file.read_text(encoding='utf-8', errors='replace').strip()}\n" for file in files]
+    return f"{'=' * 100}\n{title}\n\n{chr(10).join(texts)}\n"
+
+
+def write(package: Path, crates: Crates, rustc: str, site_packages: Path | None, epoch: int) -> None:
+    product = crates.packages[crates.id_of("triton-spleenseg")]
+    version = product["version"]
+    root = Component(
+        name="triton-spleenseg",
+        version=version,
+        type=ComponentType.APPLICATION,
+        bom_ref="package",
+        licenses=[LicenseExpression(product["license"])],
+    )
+    bom = Bom(serial_number=uuid5(NAMESPACE_URL, sha256((package / "BUILD").read_bytes()).hexdigest()))
+    bom.metadata.component = root
+    bom.metadata.timestamp = datetime.fromtimestamp(epoch, UTC)
+    std = Component(name="rust-std", version=rustc, type=ComponentType.LIBRARY, bom_ref="rust-std", licenses=[LicenseExpression("MIT OR Apache-2.0")])
+    bom.components.add(std)
+    licences: dict[str, str] = {}
+    parts = []
+
+    for path in sorted(package.glob("backends/*/libtriton_*.so")):
+        component = file_component(package, path, version, ComponentType.LIBRARY)
+        parts.append(component)
+        keys = crates.closure(crates.id_of(OBJECTS[path.name]))
+        known = {key: crates.component(key) for key in keys}
+        bom.components.update([component, *known.values()])
+        bom.register_dependency(component, [known[keys[0]], std])
+        for key, made in known.items():
+            bom.register_dependency(made, [known[child] for child in crates.linked[key] if child in known])
+            if crates.packages[key]["source"]:
+                folder = Path(crates.packages[key]["manifest_path"]).parent
+                files = sorted({file for pattern in LICENCE_FILES for file in folder.glob(pattern) if file.is_file()})
+                licences[f"{made.name} {made.version} ({crates.packages[key]['license']})"] = licence_text(f"{made.name} {made.version}", files)
+    if site_packages:
+        for name, wheel_version, files in wheels(site_packages):
+            made = Component(
+                name=name, version=wheel_version, type=ComponentType.LIBRARY, bom_ref=f"pypi:{name}@{wheel_version}", purl=PackageURL("pypi", None, name, wheel_version)
+            )
+            bom.components.add(made)
+            parts.append(made)
+            licences[name] = licence_text(f"{name} {wheel_version}", files)
+    for path in sorted(package.glob("models/*/*/model.pt")):
+        component = file_component(package, path, version, ComponentType.MACHINE_LEARNING_MODEL)
+        bom.components.add(component)
+        parts.append(component)
+    bom.register_dependency(root, parts)
+
+    text = JsonV1Dot6(bom).output_as_string(indent=1)
+    if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
+        sys.exit(f"error: the bill of materials does not fit the schema of CycloneDX 1.6: {error}")
+    (package / "sbom.cdx.json").write_text(text + "\n")
+    (package / "THIRD_PARTY_LICENSES.txt").write_text("".join(licences[key] for key in sorted(licences)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("package", type=Path)
+    parser.add_argument("--cargo", type=Path, required=True)
+    parser.add_argument("--lock", type=Path, required=True)
+    parser.add_argument("--rustc", required=True)
+    parser.add_argument("--wheels", type=Path)
+    parser.add_argument("--epoch", type=int, required=True)
+    given = parser.parse_args()
+    crates = Crates.read(json.loads(given.cargo.read_text()), tomllib.loads(given.lock.read_text()))
+    write(given.package, crates, given.rustc, given.wheels, given.epoch)
+
+
+if __name__ == "__main__":
+    main()
