@@ -48,6 +48,7 @@ use triton_fake_host as _;
 mod batch;
 pub mod bls;
 mod byte_strings;
+mod concatenation;
 mod config;
 mod data_type;
 mod device;
@@ -56,6 +57,8 @@ mod error;
 pub mod glue;
 mod input;
 mod instance;
+#[cfg(doctest)]
+mod invariants;
 pub mod log;
 mod memory;
 pub mod metrics;
@@ -74,6 +77,7 @@ pub mod sys;
 
 pub use batch::{Batch, Entry, Execution};
 pub use byte_strings::ByteStrings;
+pub use concatenation::Concatenation;
 pub use config::{ModelConfig, TensorConfig};
 pub use data_type::{Bool, DataType, Element};
 pub use device::{DeviceSlice, DeviceSliceMut};

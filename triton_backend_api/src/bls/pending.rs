@@ -114,8 +114,11 @@ pub(super) unsafe extern "C" fn on_response(
     }));
 }
 
-/// A request under way. Dropped before its answer is there, it cancels the request; its inputs stay until the
-/// server is done with them.
+/// A request under way: [`PendingResponse::wait`] for its one response, or take the responses of a decoupled model one
+/// by one with [`PendingResponse::next`]. Many can be under way at once.
+///
+/// Dropped before the model has ended its answer, it cancels the request; its inputs stay until the server is done with
+/// them.
 pub struct PendingResponse {
     shared: Arc<Shared>,
     model: String,
@@ -129,10 +132,47 @@ impl PendingResponse {
     /// Waits for the one response. It is an error if none comes within `timeout` (UNAVAILABLE), if
     /// `gave_up` says meanwhile that nobody wants it any more (CANCELLED), or if the model sends none or several.
     /// The response's own error is not looked at.
-    pub fn wait(self, timeout: Duration, mut gave_up: impl FnMut() -> bool) -> Result<InferenceResponse> {
+    pub fn wait(self, timeout: Duration, gave_up: impl FnMut() -> bool) -> Result<InferenceResponse> {
+        let mut state = self.wait_until(timeout, gave_up, |state| state.complete)?;
+        let mut responses = std::mem::take(&mut state.responses);
+        drop(state);
+        match (responses.pop_front(), responses.len()) {
+            (Some(response), 0) => Ok(response),
+            (None, _) => Err(self.wrong_number(0)),
+            (Some(_), more) => Err(self.wrong_number(more + 1)),
+        }
+    }
+
+    /// Waits for the next response, in the order in which the model sends them; `None` once it has said that there are
+    /// no more. It is an error if none comes within `timeout` (UNAVAILABLE), or if `gave_up` says meanwhile that nobody
+    /// wants it any more (CANCELLED): the request goes on until this value is dropped. The response's own error is not
+    /// looked at; a model's last response may carry one.
+    pub fn next(
+        &mut self,
+        timeout: Duration,
+        gave_up: impl FnMut() -> bool,
+    ) -> Result<Option<InferenceResponse>> {
+        let there = |state: &State| state.complete || !state.responses.is_empty();
+        Ok(self.wait_until(timeout, gave_up, there)?.responses.pop_front())
+    }
+
+    /// Tells the model that nobody wants the answer any more. What it makes of that is its business: the answer may still
+    /// come, or an error of its own.
+    pub fn cancel(&self) {
+        if !self.shared.lock().complete {
+            self.shared.cancel();
+        }
+    }
+
+    fn wait_until(
+        &self,
+        timeout: Duration,
+        mut gave_up: impl FnMut() -> bool,
+        there: impl Fn(&State) -> bool,
+    ) -> Result<MutexGuard<'_, State>> {
         let started = Instant::now();
         let mut state = self.shared.lock();
-        while !state.complete {
+        while !there(&state) {
             let left = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero());
             let Some(left) = left else {
                 drop(state);
@@ -144,7 +184,7 @@ impl PendingResponse {
             };
             let waited = self.shared.arrived.wait_timeout(state, left.min(CANCELLATION_POLL));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if !state.complete {
+            if !there(&state) {
                 drop(state);
                 if gave_up() {
                     return Err(Error::cancelled("the request was cancelled"));
@@ -152,13 +192,7 @@ impl PendingResponse {
                 state = self.shared.lock();
             }
         }
-        let mut responses = std::mem::take(&mut state.responses);
-        drop(state);
-        match (responses.pop_front(), responses.len()) {
-            (Some(response), 0) => Ok(response),
-            (None, _) => Err(self.wrong_number(0)),
-            (Some(_), more) => Err(self.wrong_number(more + 1)),
-        }
+        Ok(state)
     }
 
     fn wrong_number(&self, count: usize) -> Error {
@@ -169,8 +203,6 @@ impl PendingResponse {
 
 impl Drop for PendingResponse {
     fn drop(&mut self) {
-        if !self.shared.lock().complete {
-            self.shared.cancel();
-        }
+        self.cancel();
     }
 }

@@ -1,9 +1,12 @@
 //! The answer of another model.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::bls::allocator::Allocator;
-use crate::data_type::DataType;
+use crate::byte_strings::ByteStrings;
+use crate::data_type::{DataType, Element};
+use crate::device::DeviceSlice;
 use crate::error::{Error, Result};
 use crate::memory::Buffer;
 use crate::parameter::{self, Parameter};
@@ -31,6 +34,59 @@ pub struct ResponseTensor<'a> {
     pub shape: &'a [i64],
     /// Its memory, wherever it is. The size agrees with type and shape where the type has a fixed size.
     pub buffer: Buffer<'a>,
+}
+
+impl<'a> ResponseTensor<'a> {
+    /// Its elements in C order, in place where they are aligned. INVALID_ARG for another element type, UNSUPPORTED where
+    /// the CPU cannot read them.
+    pub fn elements<T: Element>(&self) -> Result<Cow<'a, [T]>> {
+        self.check_type(T::DATA_TYPE)?;
+        let bytes = self.bytes()?;
+        // SAFETY: every bit pattern is a value of T (see `Element`).
+        let (before, elements, after) = unsafe { bytes.align_to::<T>() };
+        if before.is_empty() && after.is_empty() {
+            return Ok(Cow::Borrowed(elements));
+        }
+        let mut copy = vec![T::default(); bytes.len() / size_of::<T>()];
+        // SAFETY: as many bytes as the elements take, which hold any bytes; the two do not overlap.
+        unsafe { bytes.as_ptr().copy_to_nonoverlapping(copy.as_mut_ptr().cast(), size_of_val(&copy[..])) };
+        Ok(Cow::Owned(copy))
+    }
+
+    /// Its elements where they lie on a GPU. UNSUPPORTED where they do not, or are not aligned for `T`; INVALID_ARG for
+    /// another element type.
+    pub fn device_slice<T: Element>(&self) -> Result<DeviceSlice<'a, T>> {
+        self.check_type(T::DATA_TYPE)?;
+        let named = |reason| Error::unsupported(format!("output '{}': {reason}", self.name));
+        self.buffer.device().map_err(named)
+    }
+
+    /// The elements of a BYTES tensor. INVALID_ARG where the bytes are not what their shape says, or the tensor is of
+    /// another type; UNSUPPORTED where the CPU cannot read them.
+    pub fn byte_strings(&self) -> Result<ByteStrings<'a>> {
+        self.check_type(DataType::Bytes)?;
+        let named = |e: Error| e.context(format!("output '{}'", self.name));
+        let count = self.data_type.element_count(self.shape).map_err(named)?;
+        ByteStrings::decode(self.bytes()?, count).map_err(named)
+    }
+
+    fn bytes(&self) -> Result<&'a [u8]> {
+        let (name, kind) = (&self.name, self.buffer.kind());
+        let unreadable = || {
+            Error::unsupported(format!("output '{name}' lies in {kind}; only host memory can be read here"))
+        };
+        self.buffer.host().ok_or_else(unreadable)
+    }
+
+    fn check_type(&self, wanted: DataType) -> Result<()> {
+        match wanted == self.data_type {
+            true => Ok(()),
+            false => {
+                let (name, is) = (&self.name, self.data_type);
+                Err(Error::invalid_arg(format!("output '{name}' is {is}, read as {wanted}")))
+            }
+        }
+    }
 }
 
 impl InferenceResponse {
