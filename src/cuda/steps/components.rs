@@ -16,7 +16,7 @@ pub(super) const LABEL_1: [u32; 8] = [2, 0, 0, 0, 0, 0, 0, 0];
 const DIGIT_BITS: u32 = 12;
 
 /// The size of the kernel's `Selection`.
-const SELECTION_BYTES: usize = 48 + (4 << DIGIT_BITS);
+const SELECTION_BYTES: usize = 48 + (8 << DIGIT_BITS);
 
 /// Words of 32 voxels: each row begins a new one.
 pub(super) fn words(shape: Shape3) -> usize {

@@ -106,7 +106,7 @@ fn tile(queue: &impl Queue, plan: &CropScaleResize) -> Result<Option<Tile>> {
     let (mut columns, mut depth) = (to[1].min(8), to[2].min(256));
     let bytes = |columns: usize, depth: usize| {
         (covered(1, columns) + columns) * covered(2, depth) * size_of::<f32>()
-            + (2 * (columns + depth) + depth) * size_of::<u32>()
+            + 3 * (columns + depth) * size_of::<u32>()
     };
     while bytes(columns, depth) > TILE_BYTES && (columns > 1 || depth > 1) {
         if depth > 32 || columns == 1 { depth = depth.div_ceil(2) } else { columns = columns.div_ceil(2) }

@@ -1,0 +1,378 @@
+// The fibers of a block, their barriers and exchanges, and blocks on threads of the host.
+#include "launch.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(HOST_KERNELS_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+thread_local Dimensions threadIdx, blockIdx, blockDim, gridDim;
+
+namespace host {
+namespace {
+
+constexpr uint32_t WARP = 32;
+constexpr size_t STACK = 256 << 10;
+
+enum State { READY, AT_BARRIER, IN_EXCHANGE, DONE };
+
+struct Fiber {
+  ucontext_t context;
+  State state = READY;
+  // What it waits for.
+  const char* file = nullptr;
+  int line = 0;
+  Exchange kind = SYNC;
+  uint32_t mask = 0, argument = 0;
+  uint64_t value = 0;
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake_stack = nullptr;
+#endif
+#if defined(HOST_KERNELS_TSAN)
+  void* sanitizer = nullptr;
+#endif
+};
+
+// A stack for each fiber, kept for the next block of this thread.
+struct Stacks {
+  std::vector<void*> memory;
+  void* at(size_t number) {
+    while (memory.size() <= number) {
+      void* stack = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (stack == MAP_FAILED) abort();
+      memory.push_back(stack);
+    }
+    return memory[number];
+  }
+  ~Stacks() {
+    for (void* stack : memory) munmap(stack, STACK);
+  }
+};
+thread_local Stacks stacks;
+
+struct Random {
+  uint64_t state;
+  uint64_t next() {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state ^ state >> 29) >> 16;
+  }
+};
+
+struct Block {
+  const Launch& launch;
+  Random random;
+  std::vector<Fiber> fibers;
+  std::vector<uint32_t> ready;
+  uint32_t running = 0;
+  std::string error;
+  ucontext_t scheduler;
+  std::unique_ptr<char[]> shared;
+  // Only addresses: where a sanitizer is told of the order that barriers and exchanges make.
+  std::vector<char> meeting;
+#if defined(__SANITIZE_ADDRESS__)
+  const void* scheduler_stack = nullptr;
+  size_t scheduler_stack_size = 0;
+#endif
+#if defined(HOST_KERNELS_TSAN)
+  void* scheduler_sanitizer = nullptr;
+#endif
+
+  Block(const Launch& launch, uint64_t seed);
+  void run();
+  void prepare(uint32_t thread);
+  void resume(uint32_t thread);
+  void pause();
+  void release_barrier();
+  void finish_exchange(uint32_t thread);
+  void fail(const std::string& what);
+  std::string deadlock() const;
+};
+thread_local Block* block = nullptr;
+
+// The order of the fibers: 0 is the threads' own, 1 the reverse, all others are by chance.
+uint32_t pick(Block& block) {
+  size_t at = block.launch.seed == 0 ? 0 : block.launch.seed == 1 ? block.ready.size() - 1 : block.random.next() % block.ready.size();
+  uint32_t thread = block.ready[at];
+  if (block.launch.seed < 2) {
+    block.ready.erase(block.ready.begin() + (ptrdiff_t)at);
+  } else {
+    block.ready[at] = block.ready.back();
+    block.ready.pop_back();
+  }
+  return thread;
+}
+
+void enter() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &block->scheduler_stack, &block->scheduler_stack_size);
+#endif
+  block->launch.call(block->launch.arguments);
+  block->fibers[block->running].state = DONE;
+  block->pause();
+}
+
+Block::Block(const Launch& launch, uint64_t seed)
+    : launch(launch), random{seed}, fibers(launch.block), meeting(1 + (launch.block + WARP - 1) / WARP) {
+  // Exactly as long as the launch says, so that a sanitizer sees what lies behind; and not zero.
+  if (launch.shared_bytes > 0) {
+    shared.reset(new char[launch.shared_bytes]);
+    memset(shared.get(), 0xA5, launch.shared_bytes);
+  }
+  ready.resize(launch.block);
+  std::iota(ready.begin(), ready.end(), 0);
+}
+
+void Block::prepare(uint32_t thread) {
+  Fiber& fiber = fibers[thread];
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = stacks.at(thread);
+  fiber.context.uc_stack.ss_size = STACK;
+  fiber.context.uc_link = nullptr;
+  makecontext(&fiber.context, enter, 0);
+#if defined(HOST_KERNELS_TSAN)
+  fiber.sanitizer = __tsan_create_fiber(0);
+#endif
+}
+
+void Block::run() {
+  block = this;
+#if defined(HOST_KERNELS_TSAN)
+  scheduler_sanitizer = __tsan_get_current_fiber();
+#endif
+  for (uint32_t thread = 0; thread < fibers.size(); thread++) prepare(thread);
+  while (error.empty()) {
+    if (!ready.empty()) {
+      resume(pick(*this));
+      continue;
+    }
+    bool all_done = true, all_at_barrier = true;
+    for (const Fiber& fiber : fibers) {
+      all_done &= fiber.state == DONE;
+      all_at_barrier &= fiber.state == DONE || fiber.state == AT_BARRIER;
+    }
+    if (all_done) break;
+    if (!all_at_barrier) {
+      fail(deadlock());
+    } else {
+      release_barrier();
+    }
+  }
+#if defined(HOST_KERNELS_TSAN)
+  for (Fiber& fiber : fibers) __tsan_destroy_fiber(fiber.sanitizer);
+#endif
+  block = nullptr;
+}
+
+void Block::resume(uint32_t thread) {
+  Fiber& fiber = fibers[thread];
+  running = thread;
+  threadIdx = {thread, 0, 0};
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake_stack = nullptr;
+  __sanitizer_start_switch_fiber(&fake_stack, fiber.context.uc_stack.ss_sp, fiber.context.uc_stack.ss_size);
+#endif
+#if defined(HOST_KERNELS_TSAN)
+  // Fibers are not in order with each other, except where they meet.
+  __tsan_switch_to_fiber(fiber.sanitizer, 1);
+#endif
+  swapcontext(&scheduler, &fiber.context);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+#endif
+}
+
+void Block::pause() {
+  Fiber& fiber = fibers[running];
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(fiber.state == DONE ? nullptr : &fiber.fake_stack, scheduler_stack, scheduler_stack_size);
+#endif
+#if defined(HOST_KERNELS_TSAN)
+  __tsan_switch_to_fiber(scheduler_sanitizer, 1);
+#endif
+  swapcontext(&fiber.context, &scheduler);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fiber.fake_stack, &scheduler_stack, &scheduler_stack_size);
+#endif
+}
+
+void Block::fail(const std::string& what) {
+  if (error.empty()) {
+    error = std::string(launch.name) + ", block " + std::to_string(blockIdx.x) + ", thread " + std::to_string(running) + ": " + what;
+  }
+}
+
+std::string Block::deadlock() const {
+  std::string text = "threads wait for others that never come:";
+  for (size_t thread = 0, told = 0; thread < fibers.size() && told < 4; thread++) {
+    const Fiber& fiber = fibers[thread];
+    if (fiber.state == IN_EXCHANGE) {
+      char mask[16];
+      snprintf(mask, sizeof mask, "%08x", fiber.mask);
+      text += " thread " + std::to_string(thread) + " exchanges with the lanes " + mask + ";";
+      told++;
+    } else if (fiber.state == AT_BARRIER) {
+      text += " thread " + std::to_string(thread) + " is at the barrier of line " + std::to_string(fiber.line) + ";";
+      told++;
+    }
+  }
+  return text;
+}
+
+void Block::release_barrier() {
+  const Fiber* first = nullptr;
+  for (uint32_t thread = 0; thread < fibers.size(); thread++) {
+    Fiber& fiber = fibers[thread];
+    if (fiber.state != AT_BARRIER) continue;
+    if (first == nullptr) first = &fiber;
+    if (fiber.line != first->line || fiber.file != first->file) {
+      fail("threads of a block are at different barriers, in lines " + std::to_string(first->line) + " and " +
+           std::to_string(fiber.line));
+      return;
+    }
+    fiber.state = READY;
+    ready.push_back(thread);
+  }
+}
+
+// Gives every lane of the running thread's exchange its result, once all are there.
+void Block::finish_exchange(uint32_t thread) {
+  const uint32_t base = thread / WARP * WARP, mask = fibers[thread].mask;
+  const Exchange kind = fibers[thread].kind;
+  uint64_t values[WARP] = {}, ballot = 0;
+  for (uint32_t lane = 0; lane < WARP; lane++) {
+    if (!(mask >> lane & 1)) continue;
+    if (base + lane >= fibers.size() || fibers[base + lane].state == DONE) {
+      fail("an exchange names lane " + std::to_string(lane) + ", which has ended");
+      return;
+    }
+    const Fiber& other = fibers[base + lane];
+    if (other.state != IN_EXCHANGE || other.mask != mask || other.kind != kind) return;
+    values[lane] = other.value;
+    ballot |= (other.value & 1) << lane;
+  }
+  for (uint32_t lane = 0; lane < WARP; lane++) {
+    if (!(mask >> lane & 1)) continue;
+    Fiber& fiber = fibers[base + lane];
+    uint32_t from = lane;
+    if (kind == SHUFFLE) from = fiber.argument % WARP;
+    if (kind == SHUFFLE_XOR) from = lane ^ fiber.argument;
+    if (kind == SHUFFLE_UP && lane >= fiber.argument) from = lane - fiber.argument;
+    if (kind == SHUFFLE_DOWN && lane + fiber.argument < WARP) from = lane + fiber.argument;
+    if (!(mask >> from & 1)) {
+      fail("lane " + std::to_string(lane) + " reads from lane " + std::to_string(from) + ", which is not in the mask");
+      return;
+    }
+    fiber.value = kind == BALLOT ? ballot : values[from];
+    fiber.state = READY;
+    ready.push_back(base + lane);
+  }
+}
+
+// The order that a meeting makes: all that came before it comes before all that goes on after it.
+void arrive([[maybe_unused]] Block& block, [[maybe_unused]] size_t place) {
+#if defined(HOST_KERNELS_TSAN)
+  __tsan_release(&block.meeting[place]);
+#endif
+}
+
+void leave([[maybe_unused]] Block& block, [[maybe_unused]] size_t place) {
+#if defined(HOST_KERNELS_TSAN)
+  __tsan_acquire(&block.meeting[place]);
+#endif
+}
+
+}  // namespace
+
+void* dynamic_shared() { return block->shared.get(); }
+
+void barrier(const char* file, int line) {
+  Block& block = *host::block;
+  Fiber& fiber = block.fibers[block.running];
+  fiber.file = file;
+  fiber.line = line;
+  fiber.state = AT_BARRIER;
+  arrive(block, 0);
+  block.pause();
+  leave(block, 0);
+}
+
+uint64_t exchange(Exchange kind, uint32_t mask, uint64_t value, uint32_t argument) {
+  Block& block = *host::block;
+  const uint32_t thread = block.running;
+  Fiber& fiber = block.fibers[thread];
+  fiber.kind = kind;
+  fiber.mask = mask;
+  fiber.value = value;
+  fiber.argument = argument;
+  fiber.state = IN_EXCHANGE;
+  if (!(mask >> thread % WARP & 1)) {
+    block.fail("an exchange with a mask that does not name its own lane");
+  } else {
+    block.finish_exchange(thread);
+  }
+  const size_t place = 1 + thread / WARP;
+  arrive(block, place);
+  block.pause();
+  leave(block, place);
+  return fiber.value;
+}
+
+void maybe_yield() {
+  Block& block = *host::block;
+  if (block.launch.seed > 1 && block.random.next() % 16 == 0) {
+    block.ready.push_back(block.running);
+    block.pause();
+  }
+}
+
+// Runs all blocks, in an order that the seed decides, `workers` at a time.
+std::string run(const Launch& launch) {
+  std::vector<uint32_t> order(launch.grid);
+  std::iota(order.begin(), order.end(), 0);
+  if (launch.seed == 1) std::vector<uint32_t>(order.rbegin(), order.rend()).swap(order);
+  Random random{launch.seed};
+  for (size_t n = order.size(); launch.seed > 1 && n > 1; n--) std::swap(order[n - 1], order[random.next() % n]);
+
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  std::mutex mutex;
+  std::string error;
+  auto work = [&] {
+    for (size_t n; !failed && (n = next++) < order.size();) {
+      gridDim = {launch.grid, 1, 1};
+      blockDim = {launch.block, 1, 1};
+      blockIdx = {order[n], 0, 0};
+      Block block(launch, launch.seed + order[n]);
+      block.run();
+      if (!block.error.empty()) {
+        failed = true;
+        std::lock_guard<std::mutex> lock(mutex);
+        if (error.empty()) error = block.error;
+      }
+    }
+  };
+  if (launch.workers <= 1) {
+    work();
+  } else {
+    std::vector<std::thread> threads;
+    for (uint32_t n = 0; n < launch.workers; n++) threads.emplace_back(work);
+    for (std::thread& thread : threads) thread.join();
+  }
+  return error;
+}
+
+}  // namespace host

@@ -1,0 +1,7 @@
+// Every kernel, as one program.
+#include "argmax.cu"
+#include "components.cu"
+#include "contour.cu"
+#include "convert.cu"
+#include "foreground.cu"
+#include "resize.cu"
