@@ -39,7 +39,8 @@ const Entry ENTRIES[] = {
     ENTRY(components_count_u64),  ENTRY(components_select_u32), ENTRY(components_select_u64),
     ENTRY(components_clear_u32),  ENTRY(components_clear_u64),  ENTRY(contour_mask),
     ENTRY(contour_labels),        ENTRY(convert_fp32),          ENTRY(convert_fp16),
-    ENTRY(convert_int32),         ENTRY(convert_int64),         ENTRY(broken_missing_barrier),
+    ENTRY(convert_int32),         ENTRY(convert_int64),         ENTRY(native_restore),
+    ENTRY(native_count_grid),      ENTRY(broken_missing_barrier),
     ENTRY(broken_shuffle_mask),   ENTRY(broken_no_error),       ENTRY(broken_past_the_end),
 };
 constexpr size_t COUNT = sizeof ENTRIES / sizeof *ENTRIES;

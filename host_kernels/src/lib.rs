@@ -1,8 +1,11 @@
 //! The CUDA kernels compiled for the host. Every thread of a block is a fiber; the order of threads and blocks comes from a
 //! seed, so a result that depends on it shows. For tests only.
 
+mod compile;
+
 use std::env;
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use libloading::Library;
@@ -10,7 +13,7 @@ use libloading::Library;
 /// Names the library to load instead of the plain one.
 const LIBRARY: &str = "HOST_KERNELS_LIBRARY";
 
-/// What a process needs in its environment to run the kernels under a sanitizer.
+/// A checker of memory or order that the kernels can be compiled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sanitizer {
     /// AddressSanitizer and UndefinedBehaviorSanitizer.
@@ -20,33 +23,32 @@ pub enum Sanitizer {
 }
 
 impl Sanitizer {
-    /// The library with the kernels.
-    fn library(self) -> &'static str {
-        match self {
-            Self::Address => env!("HOST_KERNELS_ADDRESS"),
-            Self::Thread => env!("HOST_KERNELS_THREAD"),
-        }
-    }
-
-    /// The runtime, which has to be in the process before anything else.
-    fn runtime(self) -> &'static str {
-        match self {
-            Self::Address => "libasan.so",
-            Self::Thread => "libtsan.so",
-        }
-    }
-
-    /// The variables for a process in which [`find`] gives the kernels with this sanitizer. `print_file_name` asks the
-    /// compiler where a file of its own is.
-    pub fn environment(self, print_file_name: impl Fn(&str) -> String) -> [(&'static str, String); 5] {
-        [
-            (LIBRARY, self.library().to_owned()),
-            ("LD_PRELOAD", print_file_name(self.runtime())),
+    /// Compiles the kernels with it, into `folder`, and returns the environment of a process in which [`find`] gives
+    /// them. `compiler_file` says where a file of the compiler is: the runtime has to be in the process before all else.
+    pub fn build(
+        self,
+        folder: &Path,
+        compiler_file: impl Fn(&str) -> String,
+    ) -> Result<[(&'static str, String); 5], String> {
+        let (name, runtime, kernels, fibers): (_, _, &[_], &[_]) = match self {
+            Self::Address => (
+                "address",
+                "libasan.so",
+                &["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
+                &["-fsanitize=address"],
+            ),
+            // The scheduler is the order itself and not subject to it.
+            Self::Thread => ("thread", "libtsan.so", &["-fsanitize=thread"], &["-DHOST_KERNELS_TSAN"]),
+        };
+        let library = compile::compile(Path::new(env!("CARGO_MANIFEST_DIR")), folder, name, kernels, fibers)?;
+        Ok([
+            (LIBRARY, library.display().to_string()),
+            ("LD_PRELOAD", compiler_file(runtime)),
             // What the test program itself leaves behind is not the kernels'.
-            ("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=0".to_owned()),
+            ("ASAN_OPTIONS", "detect_leaks=0".to_owned()),
             ("UBSAN_OPTIONS", "print_stacktrace=1".to_owned()),
-            ("TSAN_OPTIONS", "report_bugs=1:halt_on_error=1:report_thread_leaks=0".to_owned()),
-        ]
+            ("TSAN_OPTIONS", "halt_on_error=1:report_thread_leaks=0".to_owned()),
+        ])
     }
 }
 
@@ -67,8 +69,7 @@ impl Default for Order {
 
 type Find = unsafe extern "C" fn(*const c_char) -> c_int;
 type ArgumentBytes = unsafe extern "C" fn(c_int) -> usize;
-type Run =
-    unsafe extern "C" fn(c_int, u32, u32, u32, *const c_void, u64, u32, *mut c_char, usize) -> c_int;
+type Run = unsafe extern "C" fn(c_int, u32, u32, u32, *const c_void, u64, u32, *mut c_char, usize) -> c_int;
 
 struct Functions {
     find: Find,

@@ -4,4 +4,5 @@
 #include "contour.cu"
 #include "convert.cu"
 #include "foreground.cu"
+#include "native.cu"
 #include "resize.cu"

@@ -88,3 +88,15 @@ struct ConvertArguments {
   void* out;
   u64 count;
 };
+
+struct NativeArguments {
+  const u8* labels;
+  u8* out;
+  u64* grid_count;
+  u64* native_count;
+  u64 grid[3];
+  i64 crop_start[3];
+  u64 crop_size[3];
+  u64 image[3];
+  u32 align_corners;
+};

@@ -118,3 +118,21 @@ pub struct ConvertArguments {
     pub out: u64,
     pub count: u64,
 }
+
+/// Labels on the grid of the input.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct NativeArguments {
+    pub labels: u64,
+    /// U8, or 0: then nothing is written.
+    pub out: u64,
+    /// One u64, which is increased by the labels above 0 on their own grid.
+    pub grid_count: u64,
+    /// The same on the grid of the input.
+    pub native_count: u64,
+    pub grid: [u64; 3],
+    pub crop_start: [i64; 3],
+    pub crop_size: [u64; 3],
+    pub image: [u64; 3],
+    pub align_corners: u32,
+}

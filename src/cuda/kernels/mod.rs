@@ -90,4 +90,8 @@ kernels! {
     ConvertInt32 = "convert_int32",
     /// Labels to INT64.
     ConvertInt64 = "convert_int64",
+    /// Labels on the grid of the input.
+    NativeRestore = "native_restore",
+    /// How many labels are above 0.
+    NativeCountGrid = "native_count_grid",
 }

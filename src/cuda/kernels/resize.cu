@@ -1,6 +1,7 @@
 // Crop, scale and resize. The crop is never made: every mode reads the input where it lies, scales what it reads, and takes
 // 0 outside the image.
 #include "intensity.h"
+#include "sampling.h"
 
 // The scaled intensity at a place of the crop.
 template <typename Voxel>
@@ -169,18 +170,9 @@ KERNEL resize_mean_of_parts(const ResizeArguments arguments) {
   arguments.out[0] = (float)(sum / (double)count);
 }
 
-// Positions along an axis are float32, and multiplied and added with one rounding, as in the reference: at an exact tie one
-// rounding more or less is another voxel.
-DEVICE float centre(u64 from, u64 at, u64 to) {
-  const float ratio = (float)from / (float)to;
-  return fmaxf(__fmaf_rn((float)at + 0.5f, ratio, -0.5f), 0.0f);
-}
-
-DEVICE u64 rounded_down(float position, u64 from) { return smaller((u64)floorf(position), from - 1); }
-
 DEVICE u64 nearest(u32 variant, u64 from, u64 at, u64 to) {
   if (variant == 0) return at;
-  if (variant == 2) return rounded_down(centre(from, at, to) + 0.5f, from);
+  if (variant == 2) return under_centre(from, at, to);
   if (from == to) return at;
   if (to == 2 * from) return at / 2;
   return rounded_down((float)at * ((float)from / (float)to), from);

@@ -6,6 +6,7 @@ mod components;
 mod contour;
 mod convert;
 mod foreground;
+mod native;
 mod resize;
 
 use std::marker::PhantomData;
@@ -17,6 +18,7 @@ pub use components::{keep_largest, keep_largest_scratch};
 pub use contour::{contour, contour_scratch};
 pub use convert::convert;
 pub use foreground::{FOUND_BYTES, find_foreground, foreground_of, reset_foreground};
+pub use native::{COUNT_BYTES, count, count_of, restore};
 pub use resize::{crop_scale_resize, resize_scratch};
 
 use super::kernels::Kernel;

@@ -1,0 +1,84 @@
+//! Labels on the grid of the input.
+
+use triton_backend_api::Result;
+
+use super::{Geometry, LabelsSpan, blocks, check_axes, dims, launch};
+use crate::cuda::kernels::Kernel;
+use crate::cuda::kernels::arguments::NativeArguments;
+use crate::cuda::queue::{DeviceSpan, Queue};
+use crate::native::{Placement, VoxelCount};
+
+/// The size of the counts: 2 u64.
+pub const COUNT_BYTES: usize = 16;
+
+/// Rows of a thread in one turn.
+const ROWS: usize = 16;
+
+/// Writes the labels of the input's voxels to `out`. `scratch` has [`COUNT_BYTES`] bytes at a multiple of 8.
+pub fn restore(
+    queue: &impl Queue,
+    labels: &LabelsSpan<'_>,
+    placement: &Placement,
+    out: DeviceSpan<'_>,
+    scratch: DeviceSpan<'_>,
+) -> Result<()> {
+    out.check("labels on the grid of the input", placement.input_shape.count(), 1)?;
+    let (arguments, geometry) = prepare(queue, labels, placement, scratch)?;
+    let arguments = NativeArguments { out: out.address(), ..arguments };
+    // SAFETY: labels, output and counts are as long as the kernel takes them to be, which has been checked.
+    unsafe { launch(queue, Kernel::NativeRestore, &geometry, &arguments) }
+}
+
+/// Counts the labels above 0, on their own grid and on that of the input; see [`count_of`].
+pub fn count(
+    queue: &impl Queue,
+    labels: &LabelsSpan<'_>,
+    placement: &Placement,
+    counts: DeviceSpan<'_>,
+) -> Result<()> {
+    let (arguments, geometry) = prepare(queue, labels, placement, counts)?;
+    let of_grid = blocks(queue, labels.shape.count(), 4 * queue.block() as usize);
+    // SAFETY: labels and counts are as long as the kernels take them to be, which has been checked; there is no output.
+    unsafe {
+        launch(queue, Kernel::NativeCountGrid, &of_grid, &arguments)?;
+        launch(queue, Kernel::NativeRestore, &geometry, &arguments)
+    }
+}
+
+/// The finished counts, as they lie in memory.
+pub fn count_of(counts: &[u8; COUNT_BYTES]) -> VoxelCount {
+    let [grid, native] = [0, 8].map(|at| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&counts[at..at + 8]);
+        u64::from_ne_bytes(bytes)
+    });
+    VoxelCount { grid, native }
+}
+
+/// Sets the counts to 0.
+fn prepare(
+    queue: &impl Queue,
+    labels: &LabelsSpan<'_>,
+    placement: &Placement,
+    counts: DeviceSpan<'_>,
+) -> Result<(NativeArguments, Geometry)> {
+    let (size, image) = (placement.crop.size()?, placement.input_shape);
+    labels.check("a label map")?;
+    check_axes(labels.shape, size)?;
+    counts.check("the place for counts", COUNT_BYTES, 8)?;
+    queue.fill(counts.part(0, COUNT_BYTES)?, 0)?;
+    let arguments = NativeArguments {
+        labels: labels.data.address(),
+        out: 0,
+        grid_count: counts.address(),
+        native_count: counts.address() + 8,
+        grid: dims(labels.shape),
+        crop_start: placement.crop.start,
+        crop_size: dims(size),
+        image: dims(image),
+        align_corners: u32::from(placement.align_corners),
+    };
+    let [rows, columns, depth] = image.dims();
+    let pieces = rows * columns.div_ceil(ROWS) * depth;
+    Ok((arguments, blocks(queue, pieces, queue.block() as usize)))
+}

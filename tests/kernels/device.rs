@@ -1,0 +1,192 @@
+//! The steps of `cuda::steps` on host memory, each compared with the CPU's.
+
+use host_kernels::Order;
+use triton_backend_api::{Error, Result};
+use triton_spleenseg::config::{KeepLargest, ResizeMode, Scale};
+use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output, Threads};
+use triton_spleenseg::cuda::queue::{DeviceSpan, Launch, Queue};
+use triton_spleenseg::cuda::steps::{self, InputSpan, LabelsSpan, LogitsSpan};
+use triton_spleenseg::native::Placement;
+use triton_spleenseg::pipeline::{CropScaleResize, Device};
+use triton_spleenseg::volume::{Foreground, LabelType, LogitType, Shape3, VoxelType};
+
+/// How far resampled voxels may differ.
+const TOLERANCE: f32 = 1e-5;
+
+/// Runs kernels at once, in this shape and order.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    pub block: u32,
+    pub multiprocessors: u32,
+    pub order: Order,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self { block: 64, multiprocessors: 1, order: Order::default() }
+    }
+}
+
+impl Queue for Host {
+    unsafe fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        let name = launch.kernel.name();
+        let kernel = host_kernels::find(name).unwrap().unwrap_or_else(|| panic!("no kernel {name}"));
+        // SAFETY: the launch has the address and size of a structure without padding that matters.
+        let arguments =
+            unsafe { std::slice::from_raw_parts(launch.arguments.cast::<u8>(), launch.argument_bytes) };
+        let (grid, block) = ([launch.grid, 1, 1], [launch.block, 1, 1]);
+        assert!(launch.grid > 0 && launch.shared_bytes <= 48 << 10, "{launch:?}");
+        // SAFETY: the caller's promise.
+        unsafe { kernel.run(grid, block, launch.shared_bytes, arguments, self.order) }
+            .map_err(Error::internal)
+    }
+
+    fn fill(&self, span: DeviceSpan<'_>, byte: u8) -> Result<()> {
+        // SAFETY: a span is memory that is lent to this queue.
+        unsafe { std::ptr::write_bytes(span.address() as *mut u8, byte, span.bytes()) };
+        Ok(())
+    }
+
+    fn copy(&self, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<()> {
+        assert!(from.bytes() <= to.bytes());
+        // SAFETY: spans are memory that is lent to this queue, and they are different buffers.
+        unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, from.bytes()) };
+        Ok(())
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    fn block(&self) -> u32 {
+        self.block
+    }
+}
+
+/// Memory of exactly this size, so that a sanitizer sees what lies behind it; undefined until it is written.
+pub struct Buffer(Box<[u8]>);
+
+impl Buffer {
+    pub fn new(bytes: usize) -> Self {
+        Self(vec![0x5A; bytes].into_boxed_slice())
+    }
+
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    pub fn span(&self) -> DeviceSpan<'_> {
+        // SAFETY: the memory lives as long as the span, and the host's queue is done when it returns.
+        unsafe { DeviceSpan::new(self.0.as_ptr() as u64, self.0.len()) }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn cpu() -> Cpu {
+    Cpu::new(Threads::new(1).unwrap(), 1)
+}
+
+impl Host {
+    pub fn find_foreground(
+        &self,
+        bytes: &[u8],
+        voxel_type: VoxelType,
+        shape: Shape3,
+        scale: &Scale,
+        pieces: usize,
+    ) -> Foreground {
+        let expected = cpu().find_foreground(&Input::new(bytes, voxel_type, shape).unwrap(), scale).unwrap();
+        let (voxels, found) = (Buffer::of(bytes), Buffer::new(steps::FOUND_BYTES));
+        let input = InputSpan { voxels: voxels.span(), voxel_type, shape };
+        steps::reset_foreground(self, found.span()).unwrap();
+        let each = shape.count().div_ceil(pieces);
+        for start in (0..shape.count()).step_by(each) {
+            steps::find_foreground(self, &input, start..start + each, scale, found.span()).unwrap();
+        }
+        let found = steps::foreground_of(found.bytes().try_into().unwrap());
+        assert_eq!(found, expected, "{self:?} {shape} {scale:?}");
+        found
+    }
+
+    pub fn crop_scale_resize(
+        &self,
+        bytes: &[u8],
+        voxel_type: VoxelType,
+        shape: Shape3,
+        plan: &CropScaleResize,
+    ) {
+        let expected = cpu().crop_scale_resize(&Input::new(bytes, voxel_type, shape).unwrap(), plan).unwrap();
+        let voxels = Buffer::of(bytes);
+        let (out, scratch) = (Buffer::new(plan.size.count() * 4), Buffer::new(steps::resize_scratch()));
+        let input = InputSpan { voxels: voxels.span(), voxel_type, shape };
+        steps::crop_scale_resize(self, &input, plan, out.span(), scratch.span()).unwrap();
+        let found = out.bytes().as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes));
+        let tolerance = if plan.mode == ResizeMode::Area { TOLERANCE } else { 0.0 };
+        for (at, (found, expected)) in found.zip(expected.data()).enumerate() {
+            let close = (found - expected).abs() <= tolerance || found == *expected;
+            assert!(
+                close || found.is_nan() && expected.is_nan(),
+                "voxel {at}: {found}, CPU {expected}; {self:?} {shape} {plan:?}"
+            );
+        }
+    }
+
+    pub fn argmax(&self, bytes: &[u8], logit_type: LogitType, classes: usize, shape: Shape3) {
+        let expected = cpu().argmax(&Logits::new(bytes, logit_type, classes, shape).unwrap()).unwrap();
+        let (scores, labels, count) = (Buffer::of(bytes), Buffer::new(shape.count()), Buffer::new(8));
+        let logits = LogitsSpan { scores: scores.span(), logit_type, classes, shape };
+        steps::argmax(self, &logits, labels.span(), count.span()).unwrap();
+        assert_eq!(labels.bytes(), expected.labels.data(), "{self:?} {shape}");
+        assert_eq!(u64::from_ne_bytes(count.bytes().try_into().unwrap()), expected.nan_count);
+    }
+
+    pub fn keep_largest(&self, data: &[u8], shape: Shape3, keep: &KeepLargest) {
+        let labels = Labels::new(data, shape).unwrap();
+        let highest = labels.highest();
+        let expected = cpu().keep_largest(labels, keep).unwrap();
+        let labels = Buffer::of(data);
+        let scratch = Buffer::new(steps::keep_largest_scratch(shape));
+        let span = LabelsSpan { data: labels.span(), shape, highest };
+        steps::keep_largest(self, &span, keep, scratch.span()).unwrap();
+        assert!(labels.bytes() == expected.data(), "other voxels stay: {self:?} {shape} {keep:?}");
+    }
+
+    pub fn contour(&self, data: &[u8], shape: Shape3) {
+        let labels = Labels::new(data, shape).unwrap();
+        let expected = cpu().contour(&labels).unwrap();
+        let (data, out) = (Buffer::of(data), Buffer::new(shape.count()));
+        let scratch = Buffer::new(steps::contour_scratch(shape));
+        // The way for many labels is right for two as well.
+        for highest in [labels.highest(), labels.highest().max(2)] {
+            let span = LabelsSpan { data: data.span(), shape, highest };
+            steps::contour(self, &span, out.span(), scratch.span()).unwrap();
+            assert!(out.bytes() == expected.data(), "other voxels are contour: {self:?} {shape} {highest}");
+        }
+    }
+
+    pub fn native(&self, data: &[u8], shape: Shape3, placement: &Placement) {
+        let labels = Labels::new(data, shape).unwrap();
+        let expected = cpu().restore(&labels, placement).unwrap();
+        let (data, out) = (Buffer::of(data), Buffer::new(placement.input_shape.count()));
+        let counts = Buffer::new(steps::COUNT_BYTES);
+        let span = LabelsSpan { data: data.span(), shape, highest: labels.highest() };
+        steps::restore(self, &span, placement, out.span(), counts.span()).unwrap();
+        assert!(out.bytes() == expected.data(), "other voxels: {self:?} {shape} {placement:?}");
+        steps::count(self, &span, placement, counts.span()).unwrap();
+        let found = steps::count_of(counts.bytes().try_into().unwrap());
+        assert_eq!(found, cpu().count(&labels, placement).unwrap());
+    }
+
+    pub fn convert(&self, data: &[u8], shape: Shape3, label_type: LabelType) {
+        let labels = Labels::new(data, shape).unwrap();
+        let mut expected = vec![0; shape.count() * label_type.size()];
+        let accepted = cpu().write(&labels, Output::new(&mut expected, label_type)).is_ok();
+        let (data, out) = (Buffer::of(data), Buffer::new(expected.len()));
+        let span = LabelsSpan { data: data.span(), shape, highest: labels.highest() };
+        assert_eq!(steps::convert(self, &span, label_type, out.span()).is_ok(), accepted);
+        assert!(!accepted || out.bytes() == expected, "{self:?} {shape} {label_type:?}");
+    }
+}

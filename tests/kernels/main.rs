@@ -1,0 +1,13 @@
+//! The CUDA kernels, compiled for the host, against the steps on the CPU: in several block shapes and orders of threads and
+//! blocks, since a result that depends on the order is a race.
+#![cfg(feature = "cuda")]
+
+// Defines the server's symbols: nothing here calls them, and the executable has to link.
+use triton_fake_host as _;
+
+mod arguments;
+mod device;
+mod mistakes;
+mod patterns;
+mod properties;
+mod sanitizers;
