@@ -58,7 +58,8 @@ struct Same {
 #define __shfl_up_sync(mask, value, distance) host::shuffle(host::SHUFFLE_UP, mask, value, distance)
 #define __shfl_down_sync(mask, value, distance) host::shuffle(host::SHUFFLE_DOWN, mask, value, distance)
 #define __ballot_sync(mask, condition) ((uint32_t)host::exchange(host::BALLOT, mask, (condition) ? 1 : 0, 0))
-#define __threadfence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+// Atomics are sequentially consistent here, so a missing fence is one thing that the host does not notice.
+#define __threadfence() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 template <typename T>
 T relaxed_load(const T* place) {
