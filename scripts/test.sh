@@ -21,7 +21,7 @@ SPLEENSEG_TEST_DATA=$(realpath -m "${SPLEENSEG_TEST_DATA:-../shared/data}")
 export SPLEENSEG_TEST_DATA
 
 need_rust
-declare -A environments_of=([lint]="lint libtorch" [rust]="" [torchscript]="libtorch test" [parity]="test" [tools]="test release deploy" [e2e]="serve libtorch test demo release")
+declare -A environments_of=([lint]="lint libtorch" [rust]="" [torchscript]="libtorch test" [parity]="test" [tools]="test release deploy" [e2e]="serve libtorch test demo release floor below")
 # Suites often share an environment, and some need none.
 mapfile -t needed < <(for suite in "${suites[@]}"; do tr ' ' '\n' <<<"${environments_of[$suite]}"; done | sort -u | grep .)
 ensure_environments "${needed[@]}"

@@ -7,6 +7,8 @@
 #   lint      cargo-deny, pip-audit
 #   release   zig, for an object that loads on an old glibc; CycloneDX
 #   deploy    what checks the container file and the manifests
+#   floor     the oldest Triton that the backends load on, 2.41.0 with backend API 1.17
+#   below     the one before it, API 1.16, which they must refuse
 # A folder is complete when it holds the file .complete; anything else is removed and made again.
 # shellcheck shell=bash
 
@@ -33,7 +35,9 @@ environment_cost() {
     lint) what_for="cargo-deny, pip-audit" download_mb=15 disk_mb=110 seconds=20 ;;
     release) what_for="zig as a linker, CycloneDX" download_mb=110 disk_mb=600 seconds=30 ;;
     deploy) what_for="checks of the container file and the manifests" download_mb=30 disk_mb=150 seconds=20 ;;
-    *) die "unknown environment '$1': serve, libtorch, test, plot, demo, lint, release and deploy exist" ;;
+    floor) what_for="the oldest Triton accepted" download_mb=40 disk_mb=130 seconds=10 ;;
+    below) what_for="an older Triton, to be refused" download_mb=40 disk_mb=130 seconds=10 ;;
+    *) die "unknown environment '$1': serve, libtorch, test, plot, demo, lint, release, deploy, floor and below exist" ;;
   esac
 }
 

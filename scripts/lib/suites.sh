@@ -66,6 +66,7 @@ suite_lint() {
   # Not part of the default members, for it needs libtorch; in release, where its C++ has to be compiled anyway.
   check "cargo clippy, torchscript" clippy_torchscript
   check "cargo deny" cargo_deny
+  check "cargo package" cargo_package
   # Known vulnerabilities come from databases on the network. Where one cannot be reached, its check is skipped.
   if advisory_database_reached; then check "cargo deny, advisories" cargo_deny_check advisories; else skip "cargo deny, advisories" "RustSec's database"; fi
   if pypi_vulnerabilities_reached; then check "pip-audit" pip_audit; else skip "pip-audit" "PyPI's vulnerabilities"; fi
@@ -74,6 +75,11 @@ suite_lint() {
 skip() { # skip NAME WHAT_CANNOT_BE_REACHED
   printf -- '-- %s: skipped, %s cannot be reached\n' "$@"
   count "$1" 0 0 1
+}
+
+# The packages that others may use stand on their own: packed, unpacked and built, without anything of this repository.
+cargo_package() {
+  cargo package --quiet --locked --allow-dirty -p triton_backend_api -p triton_fake_host
 }
 
 clippy_torchscript() {
@@ -154,5 +160,7 @@ suite_e2e() {
   export SPLEENSEG_BACKENDS=$BACKENDS SPLEENSEG_EXAMPLES=$EXAMPLES SPLEENSEG_REPOSITORY=$repository
   export SPLEENSEG_TRITON=$TRITON_SERVER SPLEENSEG_TRITON_LIBRARIES=$TRITON_LIBRARIES
   export SPLEENSEG_STOCK_BACKENDS=$TRITON_STOCK_BACKENDS SPLEENSEG_PERF_ANALYZER=$ROOT/scripts/perf_analyzer.sh
+  SPLEENSEG_FLOOR=$(environment_packages floor) SPLEENSEG_BELOW=$(environment_packages below)
+  export SPLEENSEG_FLOOR SPLEENSEG_BELOW
   run_pytest "end to end" tests/e2e "$@"
 }

@@ -34,3 +34,4 @@ compile demo.in | only_file tritonclient "$hash" | write demo
 { compile lint.in; compile --no-deps lint.nodeps.in; } | write lint
 { compile release.in; compile --no-deps release.nodeps.in; } | write release
 { compile deploy.in; compile --no-deps deploy.nodeps.in; } | write deploy
+for name in floor below; do compile --no-deps $name.nodeps.in | write $name; done

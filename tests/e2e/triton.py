@@ -26,13 +26,13 @@ def setting(name: str) -> str:
     return value
 
 
-def backend_folder(where: Path) -> Path:
+def backend_folder(where: Path, stock_backends: Path | None = None) -> Path:
     """Our backends, the examples, and the stock Python backend for child models that do what a test wants them to do."""
     where.mkdir()
     folders = [setting("SPLEENSEG_BACKENDS"), os.environ.get("SPLEENSEG_EXAMPLES")]
     for backend in (backend for folder in folders if folder for backend in Path(folder).iterdir()):
         (where / backend.name).symlink_to(backend.resolve())
-    stock = Path(setting("SPLEENSEG_STOCK_BACKENDS")) / "python"
+    stock = (stock_backends or Path(setting("SPLEENSEG_STOCK_BACKENDS"))) / "python"
     shutil.copytree(stock, where / "python")
     # The Triton from PyPI keeps its stubs, one for each Python version, outside the backends folder.
     stub = where / "python" / "triton_python_backend_stub"
@@ -56,13 +56,20 @@ def free_ports(count: int) -> list[int]:
 class Triton:
     """One server process. `with Triton(...) as server:` or start() and stop()."""
 
-    def __init__(self, repository: Path, backends: Path, log: Path, *arguments: str, start_s: float = 120):
+    def __init__(
+        self, repository: Path, backends: Path, log: Path, *arguments: str, start_s: float = 120, packages: Path | None = None
+    ):
+        """`packages` are the site-packages with another Triton than the one under test."""
         self.repository = repository
         self.log = log
+        self.libraries = packages / "nvidia_pytriton.libs" if packages else Path(setting("SPLEENSEG_TRITON_LIBRARIES"))
+        executable = packages / "pytriton/tritonserver/bin/tritonserver" if packages else Path(setting("SPLEENSEG_TRITON"))
+        if packages:
+            executable.chmod(executable.stat().st_mode | 0o111)  # pip does not keep the bit of package data
         self.start_s = start_s
         self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
         self.command = [
-            setting("SPLEENSEG_TRITON"),
+            str(executable),
             f"--model-repository={repository}",
             f"--backend-directory={backends}",
             "--http-address=127.0.0.1",
@@ -78,7 +85,7 @@ class Triton:
 
     def environment(self) -> dict[str, str]:
         # The Python backend's stub embeds this Python: it needs libpython and, first on PATH, this environment's python3.
-        libraries = [setting("SPLEENSEG_TRITON_LIBRARIES"), sysconfig.get_config_var("LIBDIR") or ""]
+        libraries = [str(self.libraries), sysconfig.get_config_var("LIBDIR") or ""]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries)), "PATH": path}
 

@@ -327,8 +327,6 @@ TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request* re
 TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationIdString(
     TRITONBACKEND_Request* request, const char** id);
 TRITONSERVER_Error* TRITONBACKEND_RequestFlags(TRITONBACKEND_Request* request, uint32_t* flags);
-TRITONSERVER_Error* TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
-    TRITONBACKEND_Request* request, uint64_t* timeout);
 TRITONSERVER_Error* TRITONBACKEND_RequestParameterCount(
     TRITONBACKEND_Request* request, uint32_t* count);
 TRITONSERVER_Error* TRITONBACKEND_RequestParameter(
@@ -392,6 +390,11 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(
     TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id);
 TRITONSERVER_Error* TRITONBACKEND_ResponseSend(
     TRITONBACKEND_Response* response, const uint32_t send_flags, TRITONSERVER_Error* error);
+
+/* Since backend API 1.17, the floor itself: bound late too, so that the server just below it can load a backend and be
+ * refused in words. */
+typedef TRITONSERVER_Error* (*TRITONBACKEND_InferenceRequestTimeoutMicroseconds_late)(
+    TRITONBACKEND_Request* request, uint64_t* timeout);
 
 /* Parameters that are doubles: since backend API 1.18. */
 typedef TRITONSERVER_Error* (*TRITONBACKEND_ResponseSetDoubleParameter_late)(

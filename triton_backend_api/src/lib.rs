@@ -33,13 +33,56 @@
 //! # fn main() {}
 //! ```
 //!
-//! Three levels, each using only the one below: [`sys`] (the C ABI), `raw` (a `Result` a call), and the safe
-//! types here, one noun of Triton's a file. The glue times, reports statistics, answers and releases: an author
-//! cannot leak a request, answer twice, forget an answer, or unwind into C.
+//! Whole backends of some 50 lines are in the package's `examples`: `identity`, `add_sub`, `bls_chain`, `threads`.
+//! [`from_python`] maps `model.py` to this crate, [`safety`] says what it promises.
 //!
-//! `TRITON*` symbols stay undefined in the library: the server that loads it provides them.
+//! # The life of a backend
+//! 1. **Build.** `crate-type = ["cdylib"]`, and a library called `triton_NAME`: cargo makes `libtriton_NAME.so`, which exports the
+//!    `TRITONBACKEND_*` functions of [`export_backend!`] and nothing else. It goes into `NAME/` of the server's backends
+//!    directory. The `TRITON*` calls stay undefined in it: the server provides them.
+//! 2. **Load.** With the first model whose configuration says `backend: "NAME"` the server loads the library and compares
+//!    versions: the backend API's major version must be 1, the minor at least 17. An older server is told both versions.
+//! 3. **Complete.** [`Model::auto_complete`] may fill in what a configuration leaves out, before anything is checked.
+//! 4. **Model.** [`Model::load`] reads configuration, parameters and files, once for each version that is served. Its error
+//!    refuses the load, and its text is what the operator reads.
+//! 5. **Instances.** [`Instance::create`] (or [`ConcurrentInstance::create`]) once for each instance of the configuration's
+//!    `instance_group`, with its kind and device. Instances share the model by reference.
+//! 6. **Execute.** The server hands over one request or a batch of them. An [`Instance`] answers while the server waits:
+//!    [`Instance::infer`] request by request, or [`Instance::execute`] all at once. A [`ConcurrentInstance`] takes requests
+//!    over: Execute returns at once, and up to [`ConcurrentInstance::max_in_flight`] are worked on.
+//! 7. **Answer.** Outputs are written where the client wants them. The glue reports the statistics and then sends, so
+//!    that who has an answer finds itself counted; then it releases the request. `Err` and panics answer their own request.
+//! 8. **Unload.** When nothing is in flight the instances are dropped and then the model, each once, also where loading failed
+//!    half-way. Loading again starts at 4. The library stays mapped until the process ends.
+//!
+//! # The map
+//! Three levels, each using only the one below: [`sys`] (the C ABI), `raw` (a `Result` a call), and the safe
+//! types here, one noun of Triton's a file.
+//!
+//! | what you need | where |
+//! |---|---|
+//! | configuration, parameters, files, the server | [`ModelContext`], [`ModelConfig`], [`Server`] |
+//! | kind and device of an instance | [`InstanceContext`] |
+//! | what was asked | [`Request`], [`Input`], [`ByteStrings`] |
+//! | the answer | [`Reply`], [`Output`], [`Error`] |
+//! | several requests at once | [`Batch`]; [`OwnedRequest`] and [`OwnedReply`] |
+//! | other models of the server | [`Server::inference_request`], [`bls`] |
+//! | memory: where it lies, pools, GPU addresses | [`MemoryKind`], [`Buffer`], [`HostPool`], [`DeviceSlice`] |
+//! | the log | [`log!`], [`mod@log`] |
+//!
+//! Tests without a server: the package `triton_fake_host`.
 
 #![deny(missing_docs)]
+
+#[doc = include_str!("../docs/from-python.md")]
+pub mod from_python {}
+
+#[doc = include_str!("../docs/safety.md")]
+pub mod safety {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 // Unit tests need the server's symbols to link; a production build has them undefined.
 #[cfg(test)]

@@ -148,7 +148,6 @@ wrap! {
     /// The sequence flags.
     request_flags = TRITONBACKEND_RequestFlags(request: Request) -> u32 = 0;
     /// The timeout in microseconds; 0 for none.
-    request_timeout = TRITONBACKEND_InferenceRequestTimeoutMicroseconds(request: Request) -> u64 = 0;
     /// How many parameters the client set.
     request_parameter_count = TRITONBACKEND_RequestParameterCount(request: Request) -> u32 = 0;
     /// How many inputs came.
@@ -262,6 +261,10 @@ wrap! {
 }
 
 late! {
+    /// The timeout that the client set.
+    request_timeout = TRITONBACKEND_InferenceRequestTimeoutMicroseconds:
+        TRITONBACKEND_InferenceRequestTimeoutMicroseconds_late, since "backend API 1.17"
+        (request: Request) -> u64 = 0;
     /// A parameter of the response.
     response_set_double = TRITONBACKEND_ResponseSetDoubleParameter:
         TRITONBACKEND_ResponseSetDoubleParameter_late, since "backend API 1.18"

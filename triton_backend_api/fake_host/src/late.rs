@@ -13,6 +13,8 @@ pub(crate) struct LateSymbol {
 
 /// Every younger call that this host has.
 const ALL: &[&[LateSymbol]] = &[crate::inference::LATE, crate::metrics::LATE, crate::response::LATE];
+/// Calls of the floor itself that backends bind late all the same.
+const OF_THE_FLOOR: &[LateSymbol] = crate::request::LATE;
 
 /// Defines younger calls as `symbols!` does, and the list `LATE` of them; calls after `also` are defined elsewhere in the
 /// file. The type is checked against the one that the backend calls them by.
@@ -48,7 +50,12 @@ pub(crate) use late_symbols;
 /// The way that the backend looks for a younger call.
 pub(crate) fn lookup(name: &CStr) -> *mut c_void {
     let state = lock();
-    let known = ALL.iter().copied().flatten().find(|symbol| name.to_bytes() == symbol.name.as_bytes());
+    let known = ALL
+        .iter()
+        .copied()
+        .flatten()
+        .chain(OF_THE_FLOOR)
+        .find(|symbol| name.to_bytes() == symbol.name.as_bytes());
     match known {
         Some(symbol) if !state.absent.contains(symbol.name) => (symbol.address)(),
         _ => null_mut(),

@@ -158,11 +158,10 @@ impl LoadedModel<'_> {
                 if open > 0 {
                     state.violation(format!("Execute failed and left {open} responses to {name} behind"));
                 }
-                if !state.answer(*request).responses.is_empty() {
-                    state.violation(format!("Execute failed, though it had answered {name}"));
-                }
                 if state.end_request(*request, "left with the server by Execute").is_err() {
                     state.violation(format!("Execute failed, though {name} was released before"));
+                } else if !state.answer(*request).responses.is_empty() {
+                    state.violation(format!("Execute failed, though it had answered {name}"));
                 }
                 state.answer(*request).refused = Some(e.clone());
             }

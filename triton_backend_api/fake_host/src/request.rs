@@ -10,6 +10,7 @@ use triton_backend_api::sys::*;
 use crate::answer::{Answer, ParameterValue, Statistics};
 use crate::block::Block;
 use crate::factory::Common;
+use crate::late::late_symbols;
 use crate::response::ResponseObject;
 use crate::state::{Outcome, Refusal, State, consume, out_of_bounds, put, symbols, text};
 use crate::table::{handle, pointer};
@@ -202,12 +203,6 @@ symbols! {
         put(flags, state.requests.get(handle(request))?.flags)
     }
 
-    fn TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
-        request: *mut TRITONBACKEND_Request, timeout: *mut u64
-    ) |state| {
-        put(timeout, state.requests.get(handle(request))?.timeout_us)
-    }
-
     fn TRITONBACKEND_RequestParameterCount(request: *mut TRITONBACKEND_Request, count: *mut u32) |state| {
         put(count, state.requests.get(handle(request))?.parameters.len() as u32)
     }
@@ -324,6 +319,15 @@ symbols! {
         state.answer(handle(request)).statistics.push(Statistics { success, times });
         Ok(())
     }
+}
+
+late_symbols! {
+    fn TRITONBACKEND_InferenceRequestTimeoutMicroseconds: TRITONBACKEND_InferenceRequestTimeoutMicroseconds_late(
+        request: *mut TRITONBACKEND_Request, timeout: *mut u64
+    ) |state| {
+        put(timeout, state.requests.get(handle(request))?.timeout_us)
+    }
+    also
 }
 
 fn wrong_correlation(what: &str) -> Refusal {

@@ -82,6 +82,11 @@ fn execute_that_fails_after_it_took_requests_over() {
     });
     assert_found(&found, &["Execute failed, though request"]);
     let found = violations(|_, request| {
+        send(response(request));
+        new_error()
+    });
+    assert_found(&found, &["Execute failed, though it had answered request"]);
+    let found = violations(|_, request| {
         response(request);
         new_error()
     });

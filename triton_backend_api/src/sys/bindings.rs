@@ -717,12 +717,6 @@ unsafe extern "C" {
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
-    pub fn TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
-        request: *mut TRITONBACKEND_Request,
-        timeout: *mut u64,
-    ) -> *mut TRITONSERVER_Error;
-}
-unsafe extern "C" {
     pub fn TRITONBACKEND_RequestParameterCount(
         request: *mut TRITONBACKEND_Request,
         count: *mut u32,
@@ -913,6 +907,12 @@ unsafe extern "C" {
         error: *mut TRITONSERVER_Error,
     ) -> *mut TRITONSERVER_Error;
 }
+pub type TRITONBACKEND_InferenceRequestTimeoutMicroseconds_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        request: *mut TRITONBACKEND_Request,
+        timeout: *mut u64,
+    ) -> *mut TRITONSERVER_Error,
+>;
 pub type TRITONBACKEND_ResponseSetDoubleParameter_late = ::core::option::Option<
     unsafe extern "C" fn(
         response: *mut TRITONBACKEND_Response,
