@@ -41,14 +41,14 @@ case=${case%.gz}
 out=${out:-$ROOT/build/demo/${case%.nii}}
 notice="Demonstration network, trained on synthetic data. Not for clinical use."
 [[ -z $repository ]] || notice="Network of $(basename "$repository"). Not for clinical use."
-client=(env PYTHONPATH="$ROOT/scripts" PYTHONDONTWRITEBYTECODE=1 "$(environment_dir demo)/bin/python" -m demo)
+client=(env PYTHONPATH="$ROOT/scripts" PYTHONDONTWRITEBYTECODE=1 "$(environment_dir client)/bin/python" -m demo)
 options=(--cache "$CACHE" --out "$out" --notice "$notice" ${files:+--ct "${files[0]}"} ${label:+--label "$label"})
 
 say "$notice"
 # Say everything that will be needed before the first byte is downloaded.
 need_platform
 need_rust
-environments=(serve demo)
+environments=(serve client)
 if own_pytorch_backend_needed; then environments+=(libtorch); fi
 announce_environments "${environments[@]}"
 announce_builds

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the environments named (serve, libtorch, test, plot, demo, lint, release, deploy, floor, below; default: serve libtorch) into the cache folder.
+# Installs the environments named (serve, libtorch, test, plot, client, client_test, lint, release, deploy, floor, below; default: serve libtorch) into the cache folder.
 # Nothing else on the machine is touched, and a second call does nothing. The other scripts call it by themselves.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$ROOT/scripts/lib/environments.sh"

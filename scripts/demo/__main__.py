@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from . import NOTICE, DemoError
-from .progress import working
-from .scan import Scan, read_label
+from spleen_client import ClientError
+from spleen_client.nifti import NiftiScan, read_label
+from spleen_client.progress import working
+
+from . import NOTICE
 
 
 def arguments() -> argparse.Namespace:
@@ -29,13 +31,17 @@ def arguments() -> argparse.Namespace:
 def check(args) -> None:
     """Finds what is wrong with the files before anybody waits for a build."""
     if args.ct:
-        scan = Scan(args.ct)
+        scan = NiftiScan(args.ct)
         if args.label:
             read_label(args.label, scan)
 
 
 def run(args) -> None:
-    from . import client, grid, picture, report
+    from spleen_client import picture
+    from spleen_client.segmenter import Segmenter
+    from spleen_client.server import Server, since
+
+    from . import report
 
     label_path, name = args.label, None
     if args.ct:
@@ -47,7 +53,7 @@ def run(args) -> None:
         name = f"Synthetic phantom (seed {SEED}, held out from training)"
     args.out.mkdir(parents=True, exist_ok=True)
     with working("reading the scan"):
-        scan = Scan(ct_path)
+        scan = NiftiScan(ct_path)
         label = read_label(label_path, scan) if label_path else None
         hu = scan.voxels_ras()
         lowest = np.nanmin(hu)
@@ -55,11 +61,14 @@ def run(args) -> None:
         print(f"  note: the lowest value is {lowest:.0f}; a CT in Hounsfield units has -1000 in air", file=sys.stderr)
 
     with working("segmenting on the server"):
-        answer = client.segment(args.url, hu)
+        with Server(args.url) as server:
+            segmenter, before = Segmenter(server), server.totals()
+            answer = segmenter.segment(scan)
+            stages = since(before, server.totals())
     with working("writing the results"):
-        mask, contour = (grid.to_volume(a, answer.crop) for a in (answer.mask, answer.contour))
+        mask = answer.mask
         files = report.Files(args.out)
-        for labels, path in ((mask, files.mask), (contour, files.contour)):
+        for labels, path in ((mask, files.mask), (answer.contour, files.contour)):
             scan.save(labels, path, args.notice)
         if not args.ct:
             # Beside the mask, so that a viewer finds all of it in one folder.
@@ -68,14 +77,14 @@ def run(args) -> None:
         found = report.measure(scan, mask, label)
         lines = picture.Lines(name or scan.path.name, report.facts(scan, found), args.notice)
         picture.save(picture.draw(hu, mask, scan.spacing_ras, lines, label), files.picture)
-    print(report.text(name or str(scan.path), scan, found, answer, files, args.notice, made=not args.ct))
+    print(report.text(name or str(scan.path), scan, found, answer, stages, files, args.notice, made=not args.ct))
 
 
 def main() -> int:
     args = arguments()
     try:
         {"check": check, "run": run}[args.step](args)
-    except (DemoError, OSError) as error:
+    except (ClientError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 import spleen_phantom
-
-from .progress import working
+from spleen_client.progress import working
 
 SEED = 100_000  # the first of the seeds and ranges that training leaves out (scripts/train_demo.py)
 SHAPE = (512, 512, 114)

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from .scan import Scan, millimetres
+from spleen_client import millimetres
+from spleen_client.scan import Scan
+from spleen_client.segmenter import Segmentation
 
 STAGE_MEANINGS = {
-    "spleen_seg": {
+    "the backend": {
         "queue": "waiting for the instance",
         "compute_input": "read, scale, crop, resize",
         "compute_infer": "the call of segmentation_3d",
         "compute_output": "argmax, largest component, contour, write",
     },
-    "segmentation_3d": {"queue": "waiting for the instance", "compute_infer": "the network itself"},
+    "the network": {"queue": "waiting for the instance", "compute_infer": "the network itself"},
 }
 
 
@@ -62,7 +64,7 @@ def facts(scan: Scan, found: Measured) -> str:
     return "   ·   ".join(parts)
 
 
-def text(title: str, scan: Scan, found: Measured, answer, files: Files, notice: str, made: bool) -> str:
+def text(title: str, scan: Scan, found: Measured, answer: Segmentation, stages_ms: dict, files: Files, notice: str, made: bool) -> str:
     rows = [
         ("scan", title),
         ("shape", f"{' x '.join(map(str, scan.shape))} voxels, axes {scan.axes}"),
@@ -78,15 +80,15 @@ def text(title: str, scan: Scan, found: Measured, answer, files: Files, notice: 
         "",
         "Stage times of this request, from the server's statistics, ms",
     ]
-    for model, stages in answer.stages_ms.items():
+    for (model, stages), meanings in zip(stages_ms.items(), STAGE_MEANINGS.values()):
         lines.append(f"  {model}")
         for stage, value in stages.items():
-            meaning = STAGE_MEANINGS[model].get(stage, "")
+            meaning = meanings.get(stage, "")
             lines.append(f"    {stage:<15}{value:10.1f}  {meaning}".rstrip())
     lines += [
         "  client",
-        f"    {'shared memory':<15}{answer.filled_s * 1e3:10.1f}  copying the volume in, as FP32",
-        f"    {'round trip':<15}{answer.round_trip_s * 1e3:10.1f}  from request to answer",
+        f"    {'prepare':<15}{answer.seconds['prepare'] * 1e3:10.1f}  the box that is sent, copied into {'shared memory' if 'shared' in answer.transport else 'the request'}",
+        f"    {'round trip':<15}{answer.seconds['request'] * 1e3:10.1f}  from request to answer",
         "",
         "Files",
         f"  {files.picture}  the picture",

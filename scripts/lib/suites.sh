@@ -33,11 +33,11 @@ run_cargo_tests() { # run_cargo_tests NAME CARGO_ARGUMENT..
   count "$name" "$passed" "$failed" "$skipped"
 }
 
-# Counts from pytest's own report file. A run that ends without one has failed.
+# Counts from pytest's own report file. A run that ends without one has failed. PYTEST_ENVIRONMENT names the one to run in.
 run_pytest() { # run_pytest NAME FOLDER PYTEST_ARGUMENT..
   local name=$1 folder=$2 report status=0 passed failed skipped python
   shift 2
-  python=$(environment_dir test)/bin/python
+  python=$(environment_dir "${PYTEST_ENVIRONMENT:-test}")/bin/python
   report=$(mktemp)
   "$python" -m pytest "$folder" -ra --junitxml="$report" -o junit_family=xunit2 "$@" || status=$?
   read -r passed failed skipped < <("$python" - "$report" <<'PY'
@@ -141,17 +141,30 @@ suite_tools() {
   for folder in tests/*/; do
     name=$(basename "$folder")
     case $name in
-      parity | e2e) ;;
+      parity | e2e | client) ;;
       *) if compgen -G "${folder}test_*.py" >/dev/null; then run_pytest "tools: $name" "$folder" "$@"; fi ;;
     esac
   done
 }
 
 suite_e2e() {
+  prepare_server "end to end" || return 0
+  SPLEENSEG_FLOOR=$(environment_packages floor) SPLEENSEG_BELOW=$(environment_packages below)
+  export SPLEENSEG_FLOOR SPLEENSEG_BELOW
+  run_pytest "end to end" tests/e2e "$@"
+}
+
+# scripts/segment.py and what belongs to it, against the same server.
+suite_client() {
+  prepare_server "client" || return 0
+  PYTEST_ENVIRONMENT=client_test run_pytest "client" tests/client "$@"
+}
+
+prepare_server() { # prepare_server NAME : builds what a server needs, and tells the tests where it is
   if ! (build_backends && build_examples); then
-    count "end to end" 0 1 0
-    say "the backends do not build, so nothing was tested end to end"
-    return
+    count "$1" 0 1 0
+    say "the backends do not build, so nothing was tested against a server"
+    return 1
   fi
   # The 224-cubed network of the shipped repository, which several tests share.
   local repository=$ROOT/build/test_repository
@@ -160,7 +173,4 @@ suite_e2e() {
   export SPLEENSEG_BACKENDS=$BACKENDS SPLEENSEG_EXAMPLES=$EXAMPLES SPLEENSEG_REPOSITORY=$repository
   export SPLEENSEG_TRITON=$TRITON_SERVER SPLEENSEG_TRITON_LIBRARIES=$TRITON_LIBRARIES
   export SPLEENSEG_STOCK_BACKENDS=$TRITON_STOCK_BACKENDS SPLEENSEG_PERF_ANALYZER=$ROOT/scripts/perf_analyzer.sh
-  SPLEENSEG_FLOOR=$(environment_packages floor) SPLEENSEG_BELOW=$(environment_packages below)
-  export SPLEENSEG_FLOOR SPLEENSEG_BELOW
-  run_pytest "end to end" tests/e2e "$@"
 }

@@ -30,7 +30,8 @@ write() { # write NAME : stdin becomes NAME.lock
 compile --no-deps libtorch.nodeps.in | write libtorch
 compile test.in | only_file tritonclient "$hash" | write test
 compile plot.in | write plot
-compile demo.in | only_file tritonclient "$hash" | write demo
+compile client.in | only_file tritonclient "$hash" | write client
+compile client_test.in | only_file tritonclient "$hash" | write client_test
 { compile lint.in; compile --no-deps lint.nodeps.in; } | write lint
 { compile release.in; compile --no-deps release.nodeps.in; } | write release
 { compile deploy.in; compile --no-deps deploy.nodeps.in; } | write deploy

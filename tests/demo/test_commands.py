@@ -10,7 +10,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
-from demo.progress import working
+from spleen_client.progress import working
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,7 +73,7 @@ def test_check_passes_a_scan_and_refuses_what_is_none(tmp_path):
 def test_the_client_needs_no_torch(tmp_path):
     """Nor MONAI: neither while it segments nor while it makes a phantom."""
     code = (
-        "import sys; import demo.__main__, demo.client, demo.grid, demo.picture, demo.report, demo.phantom_case; "
+        "import sys; import demo.__main__, demo.report, demo.phantom_case, spleen_client.picture, spleen_client.segmenter; "
         "print(sorted({'torch', 'monai', 'matplotlib'} & set(sys.modules)))"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}

@@ -9,16 +9,16 @@ import nibabel
 import numpy as np
 import pytest
 from demo import NOTICE, report
-from demo.scan import Scan
+from spleen_client.nifti import NiftiScan
 
 STAGES = {"queue": 0.5, "compute_input": 12.25, "compute_infer": 3000.5, "compute_output": 7.75}
 
 
 @pytest.fixture
-def scan(tmp_path) -> Scan:
+def scan(tmp_path) -> NiftiScan:
     image = nibabel.Nifti1Image(np.zeros((20, 10, 5), np.int16), np.diag([-2.0, 2.0, 5.0, 1.0]))
     nibabel.save(image, tmp_path / "case7.nii.gz")
-    return Scan(tmp_path / "case7.nii.gz")
+    return NiftiScan(tmp_path / "case7.nii.gz")
 
 
 def box(*slices) -> np.ndarray:
@@ -35,9 +35,10 @@ def test_dice():
 
 
 def printed(scan, mask, label) -> str:
-    answer = SimpleNamespace(stages_ms={"spleen_seg": STAGES, "segmentation_3d": STAGES}, filled_s=0.25, round_trip_s=3.125)
+    answer = SimpleNamespace(seconds={"prepare": 0.25, "request": 3.125}, transport="system shared memory")
+    stages = {"spleen_seg": STAGES, "segmentation_3d": STAGES}
     found = report.measure(scan, mask, label)
-    return report.text("a case", scan, found, answer, report.Files(Path("/results")), NOTICE, made=label is not None)
+    return report.text("a case", scan, found, answer, stages, report.Files(Path("/results")), NOTICE, made=label is not None)
 
 
 def test_everything_is_printed(scan):

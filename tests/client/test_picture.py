@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from demo import picture
+from spleen_client import picture
 from PIL import Image
 
 SHAPE, SPACING = (80, 60, 24), (2.0, 3.0, 5.0)

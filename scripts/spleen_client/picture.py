@@ -12,8 +12,6 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from scipy import ndimage
 
-from . import NOTICE
-
 LEVEL, WIDTH = 40.0, 400.0  # HU: the usual window for the abdomen
 # Name, the axis that is cut, and what the plane's left, right, upper and lower edge are. Both remaining axes of a RAS
 # array are shown with their highest index first, which is what the convention asks for in all three planes.
@@ -31,7 +29,7 @@ class Lines:
 
     title: str
     facts: str
-    notice: str = NOTICE
+    notice: str = ""
 
 
 def best_slices(mask: np.ndarray) -> tuple[int, int, int]:
@@ -203,7 +201,7 @@ def _words(sheet: _Sheet, lines: Lines, label: bool, width: int, bottom: float) 
 
 
 def palette() -> Image.Image:
-    """128 greys, and both colours in eight strengths over eight greys: what lines with smooth EDGEs are made of."""
+    """128 greys, and both colours in eight strengths over eight greys: what lines with smooth edges are made of."""
     greys = [(2 * i, 2 * i, 2 * i) for i in range(128)]
     mixed = [
         tuple(round(g + cover * (c - g)) for c in colour)

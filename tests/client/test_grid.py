@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from demo import DemoError
-from demo.grid import Crop, nearest, to_volume
+from spleen_client import ClientError
+from spleen_client.grid import Crop, nearest, to_volume
 from monai.data import MetaTensor
 from monai.transforms import CropForeground, Resize
 
@@ -96,10 +96,10 @@ def test_what_is_wrong_with_the_response_is_said(name, wrong):
         del parameters[name]
     else:
         parameters[name] = wrong
-    with pytest.raises(DemoError, match=f"response parameter {name}: found"):
+    with pytest.raises(ClientError, match=f"response parameter {name}: found"):
         Crop.of_response(parameters)
 
 
 def test_an_empty_box_is_refused():
-    with pytest.raises(DemoError, match="box is empty"):
+    with pytest.raises(ClientError, match="box is empty"):
         Crop.of_response({"crop_start": "[[1,5,3]]", "crop_end": "[[5,5,7]]", "input_shape": "[[9,9,9]]"})

@@ -8,8 +8,8 @@ import struct
 import nibabel
 import numpy as np
 import pytest
-from demo import DemoError
-from demo.scan import Scan, read_label
+from spleen_client import ClientError
+from spleen_client.nifti import NiftiScan, read_label
 from nibabel.orientations import apply_orientation, inv_ornt_aff, ornt_transform
 
 SHAPE, SPACING = (7, 5, 4), (0.8, 1.25, 3.0)  # in RAS
@@ -47,7 +47,7 @@ def test_every_orientation_is_sent_in_ras_and_comes_back(tmp_path, orientation, 
     image.header.set_xyzt_units("mm")
     nibabel.save(image, tmp_path / "ct.nii.gz")
 
-    scan = Scan(tmp_path / "ct.nii.gz")
+    scan = NiftiScan(tmp_path / "ct.nii.gz")
     np.testing.assert_array_equal(scan.voxels_ras(), voxels)
     assert scan.shape_ras == SHAPE and np.allclose(scan.spacing_ras, SPACING)
     np.testing.assert_allclose(scan.affine_ras, affine_ras(oblique), atol=1e-5)
@@ -69,7 +69,7 @@ def test_both_transforms_of_the_scan_and_their_codes_are_kept(tmp_path):
     image.set_sform(image.affine, code=4)
     image.set_qform(image.affine, code=1)
     nibabel.save(image, tmp_path / "ct.nii")
-    Scan(tmp_path / "ct.nii").save(np.ones(SHAPE, np.uint8), tmp_path / "mask.nii", "a test")
+    NiftiScan(tmp_path / "ct.nii").save(np.ones(SHAPE, np.uint8), tmp_path / "mask.nii", "a test")
     written, original = (nibabel.load(tmp_path / name).header for name in ("mask.nii", "ct.nii"))
     assert (written["sform_code"], written["qform_code"]) == (4, 1)
     np.testing.assert_array_equal(written.get_sform(), original.get_sform())
@@ -82,7 +82,7 @@ def test_data_types_and_memory_orders(tmp_path, dtype, order):
     voxels = np.asarray(voxels_of() % 200, dtype=dtype, order=order)
     nibabel.save(nibabel.Nifti1Image(voxels, affine_ras(), dtype=dtype), tmp_path / "ct.nii.gz")
     sent = np.empty(SHAPE, np.float32)
-    np.copyto(sent, Scan(tmp_path / "ct.nii.gz").voxels_ras(), casting="unsafe")
+    np.copyto(sent, NiftiScan(tmp_path / "ct.nii.gz").voxels_ras(), casting="unsafe")
     np.testing.assert_array_equal(sent, voxels.astype(np.float32))
 
 
@@ -90,7 +90,7 @@ def test_stored_numbers_are_scaled_to_hu_and_the_mask_is_not(tmp_path):
     image = nibabel.Nifti1Image(voxels_of(), affine_ras())
     image.header.set_slope_inter(2.0, -1024.0)
     nibabel.save(image, tmp_path / "ct.nii")
-    scan = Scan(tmp_path / "ct.nii")
+    scan = NiftiScan(tmp_path / "ct.nii")
     np.testing.assert_allclose(scan.voxels_ras(), np.asarray(nibabel.load(tmp_path / "ct.nii").dataobj))
     scan.save(np.ones(SHAPE, np.uint8), tmp_path / "mask.nii", "a test")
     assert (np.asarray(nibabel.load(tmp_path / "mask.nii").dataobj) == 1).all()
@@ -98,7 +98,7 @@ def test_stored_numbers_are_scaled_to_hu_and_the_mask_is_not(tmp_path):
 
 def test_nifti2_and_a_single_volume_in_four_dimensions(tmp_path):
     nibabel.save(nibabel.Nifti2Image(voxels_of()[..., None], affine_ras()), tmp_path / "ct.nii")
-    scan = Scan(tmp_path / "ct.nii")
+    scan = NiftiScan(tmp_path / "ct.nii")
     assert scan.shape == SHAPE
     np.testing.assert_array_equal(scan.voxels_ras(), voxels_of())
     scan.save(np.ones(SHAPE, np.uint8), tmp_path / "mask.nii", "a test")
@@ -118,8 +118,8 @@ def save_raw(path, **changes) -> None:
 
 def test_messages(tmp_path):
     def message_of(name: str) -> str:
-        with pytest.raises(DemoError) as caught:
-            Scan(tmp_path / name).voxels_ras()
+        with pytest.raises(ClientError) as caught:
+            NiftiScan(tmp_path / name).voxels_ras()
         assert "\n" not in str(caught.value) and name in str(caught.value)
         return str(caught.value)
 
@@ -154,12 +154,12 @@ def test_a_label_may_be_stored_in_another_orientation(tmp_path):
     voxels = voxels_of()
     nibabel.save(stored(voxels, ORIENTATIONS[3]), tmp_path / "ct.nii")
     nibabel.save(stored((voxels > 0).astype(np.uint8) * 4, ORIENTATIONS[42]), tmp_path / "label.nii")
-    np.testing.assert_array_equal(read_label(tmp_path / "label.nii", Scan(tmp_path / "ct.nii")), voxels > 0)
+    np.testing.assert_array_equal(read_label(tmp_path / "label.nii", NiftiScan(tmp_path / "ct.nii")), voxels > 0)
 
 
 def test_a_label_of_another_scan_is_refused(tmp_path):
     nibabel.save(nibabel.Nifti1Image(voxels_of(), affine_ras()), tmp_path / "ct.nii")
-    scan = Scan(tmp_path / "ct.nii")
+    scan = NiftiScan(tmp_path / "ct.nii")
     moved = affine_ras()
     moved[0, 3] += 5
     one = np.ones(SHAPE, np.uint8)
@@ -174,5 +174,5 @@ def test_a_label_of_another_scan_is_refused(tmp_path):
         ("none.nii", nibabel.Nifti1Image(one * 0, affine_ras()), r"found the labels \[\]"),
     ):
         nibabel.save(image, tmp_path / name)
-        with pytest.raises(DemoError, match=words):
+        with pytest.raises(ClientError, match=words):
             read_label(tmp_path / name, scan)

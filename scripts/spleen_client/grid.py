@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import DemoError
+from . import ClientError
 
 PARAMETERS = ("crop_start", "crop_end", "input_shape")
 
@@ -42,12 +42,12 @@ class Crop:
             except (KeyError, IndexError, TypeError, ValueError):
                 found.append(())
             if len(found[-1]) != 3:
-                raise DemoError(
+                raise ClientError(
                     f"response parameter {name}: found {parameters.get(name)!r}, needed is a list such as [[12,40,0]]"
                 )
         crop = cls(*found)
         if any(e <= s for s, e in zip(crop.start, crop.end)):
-            raise DemoError(f"the response's box is empty: crop_start {crop.start}, crop_end {crop.end}")
+            raise ClientError(f"the response's box is empty: crop_start {crop.start}, crop_end {crop.end}")
         return crop
 
 
