@@ -53,7 +53,7 @@ def save(scan: DicomSeries, labels_ras: np.ndarray, path: Path, what: str, origi
                 instance_number=1,
                 manufacturer=MANUFACTURER,
                 manufacturer_model_name=PRODUCT,
-                software_versions=tuple(v[:64] for v in (f"client {VERSION}", origin["server"], _build(origin)) if v),
+                software_versions=[v[:64] for v in (f"client {VERSION}", origin["server"], _build(origin)) if v],
                 device_serial_number=(origin.get("build_id") or VERSION)[:64],
                 series_description=f"{what}, {origin['model']} v{origin['model_version']}"[:64],
                 content_description=origin["notice"][:64] or None,

@@ -126,6 +126,27 @@ def draw(
     return sheet.finish()
 
 
+def planes(hu: np.ndarray, mask: np.ndarray, spacing, height: int = 420) -> list[Image.Image]:
+    """The three planes by themselves, each of this many pixels along its longer side, with name and edges written in."""
+    box = body_box(hu, spacing)
+    hu, mask = hu[box], mask[box] > 0
+    slices = best_slices(mask)
+    found = []
+    for name, axis, edges in PLANES:
+        width_mm, height_mm = (hu.shape[a] * spacing[a] for a in range(3) if a != axis)
+        scale = height / max(width_mm, height_mm)
+        size = max(1, round(width_mm * scale)), max(1, round(height_mm * scale))
+        # All of one shape, so that they line up on a page.
+        sheet = _Sheet(height, height)
+        sheet.rectangle(0, 0, height, height, PANEL)
+        corner = tuple((height - side) // 2 * FINE for side in size)
+        sheet.image.paste(_panel(hu, mask, None, axis, slices[axis], size), corner)
+        _annotate(sheet, name, edges, 0, 0, height, height)
+        _scale_bar(sheet, scale, height, height)
+        found.append(sheet.finish())
+    return found
+
+
 def arrange(extents, width: int):
     """Where the panels go, from the planes' extents in mm. Returns each panel's (x, y, width, height), each plane's size
     in pixels, the pixels per mm, and where the panels end.

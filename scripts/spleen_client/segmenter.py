@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from . import ClientError, axes
+from . import ClientError, axes, grid
 from .foreground import box
-from .grid import Crop, to_volume
 from .scan import Scan
 from .server import Server
 from .transport import choose
@@ -56,11 +55,9 @@ class Segmenter:
         if part is None:
             raise ClientError(f"{scan.path} has no foreground: no voxel is above a_min, {interface.rule.threshold:g} HU")
         part_shape = tuple(s.stop - s.start for s in part)
-        ending = "_NATIVE" if interface.native else ""
-        names = [f"MASK{ending}"] + ([f"CONTOUR{ending}"] if contour else [])
-        missing = [name for name in names if name not in interface.outputs]
-        if missing:
-            raise ClientError(f"model {interface.model} declares no output {', '.join(missing)}")
+        # Without native outputs the contour of the network's grid is of no use: it is the scan's grid that needs one.
+        ask_contour = contour and "CONTOUR_NATIVE" in interface.outputs
+        names = ["MASK_NATIVE" if interface.native else "MASK"] + ["CONTOUR_NATIVE"] * ask_contour
         outputs = {name: (interface.output_shape(name, part_shape), interface.outputs[name][1]) for name in names}
 
         with self.carrier(self.server) as carrier:
@@ -84,12 +81,14 @@ class Segmenter:
             sent_bytes = given.nbytes
         parameters = response_parameters(result, self.server.grpc)
         parameters["model_version"] = served_version(result, self.server.grpc)
-        masks = [self._laid_back(arrays[name], parameters, part, volume.shape, interface.native) for name in names]
+        found = [self._laid_back(arrays[name], parameters, part, volume.shape, interface.native) for name in names]
+        if contour and not ask_contour:
+            found.append(grid.contour(found[0]))
         seconds["lay back"] = time.perf_counter() - begin
-        voxels = int(np.count_nonzero(masks[0]))
+        voxels = int(np.count_nonzero(found[0]))
         return Segmentation(
-            masks[0],
-            masks[1] if contour else None,
+            found[0],
+            found[1] if contour else None,
             voxels,
             scan.millilitres(voxels),
             interface.native,
@@ -108,10 +107,10 @@ class Segmenter:
             if labels.shape != sent:
                 raise ClientError(f"the native mask has {labels.shape} voxels, sent were {sent}")
         else:
-            crop = Crop.of_response(parameters)
+            crop = grid.Crop.of_response(parameters)
             if crop.input_shape != sent:
                 raise ClientError(f"response parameter input_shape: found {crop.input_shape}, sent was {sent}")
-            labels = to_volume(labels.astype(np.uint8), crop)
+            labels = grid.to_volume(labels.astype(np.uint8), crop)
         whole = np.zeros(shape, np.uint8)
         whole[part] = labels
         return axes.to_ras(whole, self.model_axes)

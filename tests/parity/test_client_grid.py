@@ -1,16 +1,21 @@
-"""Mapping back: the inverse of what MONAI's crop and resize did, by MONAI's own affines and by voxel values."""
+"""The client's mapping back: the inverse of what MONAI's crop and resize did, by MONAI's own affines and by voxel values."""
 
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from spleen_client import ClientError
-from spleen_client.grid import Crop, nearest, to_volume
 from monai.data import MetaTensor
-from monai.transforms import CropForeground, Resize
+from monai.transforms import CropForeground, LabelToContour, Resize
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from spleen_client import ClientError  # noqa: E402: found through the line above
+from spleen_client.grid import Crop, contour, nearest, to_volume  # noqa: E402
 
 GRID = (17, 21, 23)  # odd: no voxel's centre falls on a border of the grid, so that nearest is one voxel
 BOXES = {
@@ -103,3 +108,13 @@ def test_what_is_wrong_with_the_response_is_said(name, wrong):
 def test_an_empty_box_is_refused():
     with pytest.raises(ClientError, match="box is empty"):
         Crop.of_response({"crop_start": "[[1,5,3]]", "crop_end": "[[5,5,7]]", "input_shape": "[[9,9,9]]"})
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_the_contour_is_monais(labels):
+    volume = np.zeros((14, 12, 10), np.uint8)
+    volume[:9, 2:, 3:8] = np.random.default_rng(5).integers(0, labels, (9, 10, 5))
+    volume[1:6, 3:9, 4:8] = labels - 1
+    wanted = LabelToContour()(torch.as_tensor(volume[None], dtype=torch.float32))[0].numpy()
+    np.testing.assert_array_equal(contour(volume), wanted)
+    assert 0 < wanted.sum() < (volume > 0).sum() and not contour(volume * 0).any()
