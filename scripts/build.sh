@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Usage: scripts/build.sh [--release]
+# Usage: scripts/build.sh [--release | --cli]
 # Builds both backends into build/backends, which it prints. A second call only rebuilds what changed.
 # --release builds libtriton_spleenseg.so alone as it is released (glibc 2.31, reproducible) and prints where it is.
+# --cli builds spleenseg-cli, the pipeline without a server, and prints where it is.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$ROOT/scripts/lib/environments.sh"
 source "$ROOT/scripts/lib/build.sh"
@@ -15,7 +16,13 @@ case ${1:-} in
     printf '%s\n' "$RELEASE_OBJECT"
     exit
     ;;
-  *) die "unknown argument '$1'. usage: scripts/build.sh [--release]" ;;
+  --cli)
+    ensure_environments libtorch
+    build_cli >&2
+    printf '%s\n' "$BINARIES/spleenseg-cli"
+    exit
+    ;;
+  *) die "unknown argument '$1'. usage: scripts/build.sh [--release | --cli]" ;;
 esac
 
 own_pytorch_backend_needed && ensure_environments libtorch

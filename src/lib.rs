@@ -1,21 +1,29 @@
 //! Spleen segmentation as a native backend for NVIDIA Triton Inference Server: one CT volume in, a spleen mask and
 //! its contour out. The network is another model of the same server.
 
+#[cfg(feature = "backend")]
 mod answer;
+#[cfg(feature = "backend")]
 mod backend;
+#[cfg(feature = "backend")]
 mod bridge;
 pub mod config;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "backend")]
 mod interface;
 pub mod native;
 pub mod pipeline;
 pub mod sampling;
+#[cfg(feature = "backend")]
 mod segmenter;
+#[cfg(feature = "backend")]
 mod timed;
 pub mod volume;
 
+#[cfg(feature = "backend")]
 use backend::{SpleenInstance, SpleenModel};
 
+#[cfg(feature = "backend")]
 triton_backend_api::export_backend!(SpleenModel, concurrent SpleenInstance);

@@ -1,6 +1,7 @@
 """A spleen mask over gRPC. Usage: grpc_client.py CT.nii.gz MASK.nii.gz [HOST:PORT]
 pip install "tritonclient[grpc]" nibabel. The model's volume is in RAS; scripts/segment.py shows how any other order is turned."""
 
+import json
 import sys
 
 import nibabel
@@ -26,6 +27,6 @@ with triton.InferenceServerClient(address, channel_args=options) as client:
         client_timeout=600,
     )
 
-mask = reply.as_numpy("MASK_NATIVE")[0]  # [H, W, D]: the scan's own voxels
-print("volume, mL:", reply.get_response().parameters["volume_ml"].double_param)
+mask = reply.as_numpy("MASK_NATIVE")[0, 0]  # of [1, 1, H, W, D]: the scan's own voxels
+print("volume, mL:", json.loads(reply.get_response().parameters["volume_ml"].string_param)[0])  # one entry a volume
 nibabel.save(nibabel.Nifti1Image(mask.astype(np.uint8), scan.affine), sys.argv[2])

@@ -1,6 +1,7 @@
 """A spleen mask over HTTP. Usage: http_client.py CT.nii.gz MASK.nii.gz [HOST:PORT]
 pip install "tritonclient[http]" nibabel. The model's volume is in RAS; scripts/segment.py shows how any other order is turned."""
 
+import json
 import sys
 
 import nibabel
@@ -22,6 +23,6 @@ with triton.InferenceServerClient(sys.argv[3] if len(sys.argv) > 3 else "localho
         parameters={"spacing": spacing},
     )
 
-mask = reply.as_numpy("MASK_NATIVE")[0]  # [H, W, D]: the scan's own voxels
-print("volume, mL:", reply.get_response()["parameters"].get("volume_ml"))
+mask = reply.as_numpy("MASK_NATIVE")[0, 0]  # of [1, 1, H, W, D]: the scan's own voxels
+print("volume, mL:", json.loads(reply.get_response()["parameters"]["volume_ml"])[0])  # one entry a volume
 nibabel.save(nibabel.Nifti1Image(mask.astype(np.uint8), scan.affine), sys.argv[2])

@@ -3,6 +3,7 @@
 # shellcheck shell=bash
 
 BACKENDS=$ROOT/build/backends
+BINARIES=$ROOT/build/bin
 EXAMPLES=$ROOT/build/examples
 
 # torch-sys takes minutes to compile, so its target folder lives in the cache, shared by all checkouts that would compile
@@ -81,6 +82,17 @@ build_examples() {
     name=$(basename "$source" .rs)
     install_backend "$name" "${CARGO_TARGET_DIR:-$ROOT/target}/release/examples/lib$name.so" "$EXAMPLES" || return
   done
+}
+
+# The pipeline as one program, in BINARIES. It finds the libtorch it was built with.
+build_cli() {
+  need_rust
+  announce_torchscript_build
+  (
+    torchscript_cargo_environment
+    cd "$ROOT" && cargo build --release --locked -p spleenseg_cli || exit
+    mkdir -p "$BINARIES" && cp "$CARGO_TARGET_DIR/release/spleenseg-cli" "$BINARIES/.new" && mv "$BINARIES/.new" "$BINARIES/spleenseg-cli"
+  )
 }
 
 build_backends() { build_spleenseg && build_pytorch; }

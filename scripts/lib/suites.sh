@@ -64,7 +64,8 @@ suite_lint() {
   check "cargo fmt" cargo fmt --all --check
   check "cargo clippy" cargo clippy --locked --all-targets -- -D warnings
   # Not part of the default members, for it needs libtorch; in release, where its C++ has to be compiled anyway.
-  check "cargo clippy, torchscript" clippy_torchscript
+  check "cargo clippy, torchscript" clippy_torchscript torchscript_backend
+  check "cargo clippy, spleenseg-cli" clippy_torchscript spleenseg_cli
   check "cargo deny" cargo_deny
   check "cargo package" cargo_package
   # Known vulnerabilities come from databases on the network. Where one cannot be reached, its check is skipped.
@@ -82,11 +83,11 @@ cargo_package() {
   cargo package --quiet --locked --allow-dirty -p triton_backend_api -p triton_fake_host
 }
 
-clippy_torchscript() {
+clippy_torchscript() { # clippy_torchscript PACKAGE
   (
     announce_torchscript_build
     torchscript_cargo_environment
-    cargo clippy --release --locked -p torchscript_backend --all-targets -- -D warnings
+    cargo clippy --release --locked -p "$1" --all-targets -- -D warnings
   )
 }
 
@@ -117,17 +118,19 @@ suite_rust() {
   run_cargo_tests "rust" cargo test --locked --no-fail-fast
 }
 
+# One package a call: together cargo would give both the features of both.
 suite_torchscript() {
-  run_cargo_tests "rust, torchscript" torchscript_tests
+  run_cargo_tests "rust, torchscript" torchscript_tests torchscript_backend
+  run_cargo_tests "rust, spleenseg-cli" torchscript_tests spleenseg_cli
 }
 
-torchscript_tests() {
+torchscript_tests() { # torchscript_tests PACKAGE
   (
     announce_torchscript_build
     torchscript_cargo_environment
     SPLEENSEG_TEST_PYTHON=$(environment_dir test)/bin/python
     export SPLEENSEG_TEST_PYTHON
-    cargo test --release --locked --no-fail-fast -p torchscript_backend
+    cargo test --release --locked --no-fail-fast -p "$1"
   )
 }
 
@@ -157,6 +160,12 @@ suite_e2e() {
 # scripts/segment.py and what belongs to it, against the same server.
 suite_client() {
   prepare_server "client" || return 0
+  if ! (build_cli); then
+    count "client" 0 1 0
+    say "spleenseg-cli does not build, so nothing was tested of the client"
+    return 0
+  fi
+  export SPLEENSEG_CLI=$BINARIES/spleenseg-cli
   PYTEST_ENVIRONMENT=client_test run_pytest "client" tests/client "$@"
 }
 

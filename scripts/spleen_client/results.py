@@ -101,6 +101,8 @@ class Results:
             "spacing_mm": list(scan.spacing),
             "voxels": found.voxels,
             "volume_ml": found.millilitres,
+            # Few here and none above: a mask that fell between the voxels of a coarser scan.
+            "mask_voxels": provenance.one_volume(found.parameters.get("mask_voxels")),
             "native": found.native,
             "transport": found.transport,
             "sent_bytes": found.sent_bytes,

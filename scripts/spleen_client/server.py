@@ -104,6 +104,7 @@ class Server:
         self._wanted = model
         self._local = threading.local()
         self._clients: list = []
+        self._left: list[tuple[str, str]] = []
 
     def __enter__(self) -> Server:
         return self
@@ -112,6 +113,12 @@ class Server:
         self.close()
 
     def close(self) -> None:
+        for what, name in self._left:
+            try:
+                self.ask(what, name)
+            except ClientError:
+                pass  # a request that nobody waits for still has it; the server keeps it until it is restarted
+        self._left.clear()
         for client in self._clients:
             client.close()
         self._clients.clear()
@@ -145,6 +152,13 @@ class Server:
             raise self._unreachable(error) from None
         except OSError as error:
             raise self._unreachable(error) from None
+
+    def release(self, what: str, name: str) -> None:
+        """Unregisters shared memory; what a request still uses, that was given up, is tried again on closing."""
+        try:
+            self.ask(what, name)
+        except ClientError:
+            self._left.append((what, name))
 
     def _unreachable(self, error) -> ClientError:
         return ClientError(f"no Triton at {self.address.protocol}://{self.address.netloc}: {one_line(error)}")
@@ -190,6 +204,8 @@ class Server:
             raise ClientError(f"model {self.model} declares no output MASK_NATIVE or MASK, only {sorted(outputs)}")
         config = self.config(self.model)
         parameters = {key: value.get("string_value", "") for key, value in config.get("parameters", {}).items()}
+        if not native and parameters.get("align_corners", "").strip().lower() == "true":
+            raise ClientError(f"model {self.model} resizes with align_corners; its masks can be laid back only where it declares MASK_NATIVE")
         return Interface(
             self.model,
             self._version(self.model),

@@ -128,7 +128,7 @@ class SystemMemory(_Regions):
         handle = system_memory.create_shared_memory_region(name, f"/{name}", nbytes)
         self._stack.callback(system_memory.destroy_shared_memory_region, handle)
         self.server.ask("register_system_shared_memory", name, f"/{name}", nbytes)
-        self._stack.callback(self.server.ask, "unregister_system_shared_memory", name)
+        self._stack.callback(self.server.release, "unregister_system_shared_memory", name)
         return handle
 
     def _input(self, shape, dtype) -> np.ndarray:
@@ -163,7 +163,7 @@ class CudaMemory(_Regions):
             raise ClientError(f"no {nbytes / 1e6:.0f} MB of memory on GPU {self.device}: {error}") from None
         self._stack.callback(self.cuda.destroy_shared_memory_region, handle)
         self.server.ask("register_cuda_shared_memory", name, self.cuda.get_raw_handle(handle), self.device, nbytes)
-        self._stack.callback(self.server.ask, "unregister_cuda_shared_memory", name)
+        self._stack.callback(self.server.release, "unregister_cuda_shared_memory", name)
         return handle
 
     def _input(self, shape, dtype) -> np.ndarray:

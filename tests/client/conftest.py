@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "e2e")]
 
-from models import Repository  # noqa: E402: found through the line above
+from models import SIZE, Repository  # noqa: E402: found through the line above
 from triton import Triton, backend_folder  # noqa: E402
 
 from spleen_phantom import make_phantom  # noqa: E402
@@ -26,20 +26,23 @@ ORGANS = "np.concatenate([0.52 - x, x - 0.52], axis=1)"
 VARIANTS = {
     "margin": {"margin": "3,1,2"},
     "padded": {"margin": "6", "allow_smaller": "false"},
-    "divisible": {"k_divisible": "16"},
+    "divisible": {"k_divisible": "4,8,2"},
     "low": {"b_min": "-0.5"},
     "high": {"b_min": "0.25", "b_max": "1.25"},
     "trilinear": {"mode": "trilinear"},
-    "cropped": {"spatial_size": "-1"},
+    "cropped": {},
 }
+SIZES = {"cropped": (-1, -1, -1)}
 
 
 @dataclass
 class Models:
-    """Names of the models of the shared server."""
+    """Names of the models of the shared server. It also has a spleen_seg and a spleen_seg_native."""
 
-    plain: str
+    plain: str  # MASK and CONTOUR on the network's grid alone
+    native: str
     int16: str
+    slow: str  # its network takes 6 s
     variants: dict[str, str]
 
 
@@ -63,11 +66,18 @@ def started(tmp_path_factory) -> Iterator[tuple[Triton, Models]]:
     folder = tmp_path_factory.mktemp("client")
     repository = Repository(folder / "models")
     child = repository.child(ORGANS)
+    native = {"shipped": "spleen_seg_native"}
     models = Models(
         repository.spleen(child),
-        repository.spleen(child, input_type="TYPE_INT16", data_type="TYPE_UINT8"),
-        {name: repository.spleen(child, parameters) if name != "cropped" else repository.spleen(child, parameters, size=(-1, -1, -1)) for name, parameters in VARIANTS.items()},
+        repository.spleen(child, data_type="TYPE_UINT8", **native),
+        repository.spleen(child, input_type="TYPE_INT16", data_type="TYPE_UINT8", **native),
+        repository.spleen(repository.child(f"after(6, {ORGANS})"), **native),
+        {name: repository.spleen(child, parameters, data_type="TYPE_UINT8", size=SIZES.get(name, SIZE), **native) for name, parameters in VARIANTS.items()},
     )
+    # What a client finds that names no model.
+    for name, source in (("spleen_seg", models.plain), ("spleen_seg_native", models.native)):
+        config = (repository.root / source / "config.pbtxt").read_text()
+        repository.write(name, config.replace(f'name: "{source}"', f'name: "{name}"'))
     server = Triton(folder / "models", backend_folder(folder / "backends"), folder / "server.log")
     with server:
         yield server, models

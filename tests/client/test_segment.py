@@ -15,8 +15,11 @@ from conftest import ROOT, VARIANTS
 from dicom_files import write_series
 from nibabel.orientations import axcodes2ornt, ornt_transform
 from spleen_client.cli import main
+from spleen_client.nifti import NiftiScan
+from spleen_client.segmenter import Segmenter
+from spleen_client.server import Server
 
-EIGHT = ("RAS", "LPS", "LAS", "RPI", "SAR", "PSL", "ISR", "AIL")
+EIGHT = ("RAS", "LPS", "LAS", "RPI", "SAR", "PSL", "IRA", "AIL")
 
 
 @pytest.fixture
@@ -116,16 +119,12 @@ def test_int16_is_half_of_the_bytes_and_the_same_mask(segment, models, ct, tmp_p
     assert 2 * record(tmp_path / "out")["sent_bytes"] == record(tmp_path / "fp32")["sent_bytes"]
 
 
-@pytest.mark.parametrize("variant", ["plain", *VARIANTS])
+@pytest.mark.parametrize("variant", ["plain", "native", *VARIANTS])
 def test_the_box_alone_gives_the_mask_of_the_whole(segment, models, ct, tmp_path, voxels, variant):
-    model = models.plain if variant == "plain" else models.variants[variant]
+    model = {"plain": models.plain, "native": models.native}.get(variant) or models.variants[variant]
     masks, sent = [], []
     for name, more in (("box", []), ("whole", ["--send-all"])):
         code, _, err = segment(ct, "--out", tmp_path / name, *more, model=model)
-        if variant == "cropped":
-            # Its masks have no fixed size, which only native outputs can do without.
-            assert code == 1 and "fixed dims are needed" in err[0]
-            return
         assert code == 0, err
         masks.append([voxels(tmp_path / name / f"ct_{what}.nii.gz") for what in ("mask", "contour")])
         sent.append(record(tmp_path / name)["sent_bytes"])
@@ -133,6 +132,42 @@ def test_the_box_alone_gives_the_mask_of_the_whole(segment, models, ct, tmp_path
     assert masks[0][0].any()
     # Where everything is foreground, or all of it is in reach, there is no smaller box.
     assert sent[0] == sent[1] if variant in ("high",) else sent[0] < sent[1]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("transport", ["system", "network"])
+def test_the_servers_native_masks_are_those_that_the_client_lays_back(segment, server, models, ct, tmp_path, voxels, transport, protocol):
+    url = f"{protocol}://127.0.0.1:{server.grpc_port if protocol == 'grpc' else server.http_port}"
+    for name, model in (("client", models.plain), ("server", models.native)):
+        code, _, err = segment(ct, "--out", tmp_path / name, "--transport", transport, model=model, url=url)
+        assert code == 0, err
+    for what in ("mask", "contour"):
+        ours, theirs = (voxels(tmp_path / name / f"ct_{what}.nii.gz") for name in ("client", "server"))
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.any()
+    ours, theirs = (record(tmp_path / name) for name in ("client", "server"))
+    assert (ours["native"], theirs["native"]) == (False, True) and ours["voxels"] == theirs["voxels"]
+    # What the server says of the mask is what the mask says.
+    origin = theirs["provenance"]
+    assert origin["build_id"].startswith("spleenseg-") and len(origin["config_hash"]) == 16 and origin["network_version"] == "1"
+    assert theirs["mask_voxels"] > 0
+    image = nibabel.load(tmp_path / "server" / "ct_mask.nii.gz")
+    line = image.header["descrip"].item().decode()
+    assert f"cfg {origin['config_hash'][:8]}" in line and "spleenseg-" in line
+    (extension,) = image.header.extensions
+    assert json.loads(extension.get_content().rstrip(b"\0"))["build_id"] == origin["build_id"]
+
+
+def test_the_servers_volume_is_the_masks(server, models, ct):
+    with Server(f"localhost:{server.http_port}", models.native) as connected:
+        found = Segmenter(connected).segment(NiftiScan(ct))
+    assert json.loads(found.parameters["voxels"]) == [found.voxels]
+    assert json.loads(found.parameters["volume_ml"])[0] == pytest.approx(found.millilitres, abs=1e-3)
+
+
+def test_without_a_name_the_native_model_is_used(server, ct, tmp_path, capsys):
+    assert main([str(ct), "--out", str(tmp_path / "out"), "--url", f"localhost:{server.http_port}"]) == 0
+    assert record(tmp_path / "out")["identity"]["model"] == "spleen_seg_native"
 
 
 def test_a_dicom_series_gives_the_mask_of_the_same_volume(segment, phantom, tmp_path, wanted, voxels):
@@ -228,10 +263,11 @@ def test_messages_and_exit_codes(segment, server, ct, tmp_path):
     assert segment(ct, "--out", tmp_path / "out", "--transport", "cuda")[0] == 1
 
 
-def test_an_answer_that_takes_too_long_is_one_line(segment, server, ct, tmp_path):
+def test_an_answer_that_takes_too_long_is_one_line(segment, server, models, ct, tmp_path):
     for url in (f"localhost:{server.http_port}", f"grpc://localhost:{server.grpc_port}"):
-        code, _, err = segment(ct, "--out", tmp_path / "out", "--timeout", "0.002", url=url)
-        assert code == 1 and len(err[0].splitlines()) == 1 and err[0].startswith("error: "), err
+        code, _, err = segment(ct, "--out", tmp_path / "out", "--timeout", "2", model=models.slow, url=url)
+        assert code == 1 and len(err) == 2 and err[0].startswith("error: "), err
+        assert "within 2 s" in err[0] or "Deadline" in err[0], err
 
 
 def test_the_script_runs_as_a_command_and_without_torch(server, models, ct, tmp_path):

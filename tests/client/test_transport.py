@@ -34,6 +34,9 @@ class Stub:
     def ask(self, what, *arguments, **options):
         return getattr(self, what)(*arguments, **options)
 
+    def release(self, what, name):
+        self.ask(what, name)
+
     def register_system_shared_memory(self, name, key, nbytes):
         self.regions[name] = (Path("/dev/shm") / key.lstrip("/"), nbytes)
 

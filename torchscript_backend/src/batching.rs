@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use tch::{TchError, Tensor};
-use triton_backend_api::{Error, Request, Result};
+use triton_backend_api::{Error, Request, Result, log};
 
 use crate::binding::Arguments;
 use crate::libtorch::{Lent, Value};
@@ -181,7 +181,8 @@ impl<'a> Bound<'a> {
                 .collect()
         };
         let before = versions(&self.tensors)?;
-        let returned = network.forward(&self.values(model).map_err(torch_error)?, &model.name)?;
+        let trace = |text: &str| log!(Verbose, "model {}: {text}", model.name);
+        let returned = network.forward(&self.values(model).map_err(torch_error)?, trace)?;
         let written = versions(&self.tensors)? != before;
         Ok((Computed::new(returned, self.rows, self.tensors), written))
     }

@@ -2,26 +2,41 @@
 //!
 //! An execution goes from `instance` through `batching` (requests to arguments), `torch` and `libtorch` (the call) to
 //! `results` (replies). What it needs to know is read once, by `model`: `config`, `signature`, `binding` of the two, and
-//! `input_use` (whether the network may have the client's memory).
+//! `input_use` (whether the network may have the client's memory). `offline` is a network without a server.
 
+// A program that only calls a network needs a part of what the backend does.
+#![cfg_attr(not(feature = "backend"), allow(dead_code))]
+
+#[cfg(feature = "backend")]
 mod batching;
+#[cfg(feature = "backend")]
 mod binding;
 mod config;
-#[cfg(test)]
+#[cfg(all(test, feature = "backend"))]
 mod execution_tests;
+#[cfg(feature = "backend")]
 mod input_use;
+#[cfg(feature = "backend")]
 mod instance;
+#[cfg(feature = "backend")]
 mod kinds;
 mod libtorch;
+#[cfg(feature = "backend")]
 mod model;
+pub mod offline;
+#[cfg(feature = "backend")]
 mod results;
+#[cfg(feature = "backend")]
 mod signature;
 #[cfg(test)]
 mod testing;
 mod torch;
 mod torch_error;
 
+#[cfg(feature = "backend")]
 use instance::TorchInstance;
+#[cfg(feature = "backend")]
 use model::TorchModel;
 
+#[cfg(feature = "backend")]
 triton_backend_api::export_backend!(TorchModel, TorchInstance);

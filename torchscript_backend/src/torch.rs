@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use tch::{TchError, Tensor, jit};
-use triton_backend_api::{Result, log};
+use triton_backend_api::Result;
 
 use crate::config::{MemoryFormat, Settings};
 use crate::libtorch::{Content, Lent, Module, Value, set_interop_threads};
@@ -49,11 +49,11 @@ impl Network {
         }
     }
 
-    /// Calls `forward()`. The error is libtorch's message; where in the model's code it arose goes to the verbose log.
-    pub fn forward(&self, arguments: &[Value], model: &str) -> Result<Content> {
+    /// Calls `forward()`. The error is libtorch's message; `trace` hears where in the model's code it arose.
+    pub fn forward(&self, arguments: &[Value], trace: impl FnOnce(&str)) -> Result<Content> {
         let _no_grad = tch::no_grad_guard();
         self.module.forward(arguments).map_err(|error| {
-            log!(Verbose, "model {model}: {}", traceback(&error));
+            trace(&traceback(&error));
             torch_error(error)
         })
     }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn call(forward: &str, input: &[f32]) -> Result<Content> {
-        network(forward).forward(&[Value::tensor(&Tensor::from_slice(input)).unwrap()], "net")
+        network(forward).forward(&[Value::tensor(&Tensor::from_slice(input)).unwrap()], |_| ())
     }
 
     fn values(tensor: &Tensor) -> Vec<f32> {
@@ -223,7 +223,7 @@ mod tests {
                     bytes.as_ptr() as usize,
                     "the input was copied"
                 );
-                match network.forward(&[Value::tensor(input.tensor()).unwrap()], "net").unwrap() {
+                match network.forward(&[Value::tensor(input.tensor()).unwrap()], |_| ()).unwrap() {
                     Content::Tensor(tensor) => {
                         assert_eq!(tensor.size(), [2, 6, 5, 6, 7]);
                         assert_eq!(tensor.stride()[1] == 1, format == MemoryFormat::ChannelsLast3d);
