@@ -63,8 +63,9 @@ impl Arguments {
                 other => return Err(said(other.unexpected())),
             }
         }
-        let [input, output] = <[OsString; 2]>::try_from(files)
-            .map_err(|found| format!("found {} files, needed are a scan and a mask to write\n{USAGE}", found.len()))?;
+        let [input, output] = <[OsString; 2]>::try_from(files).map_err(|found| {
+            format!("found {} files, needed are a scan and a mask to write\n{USAGE}", found.len())
+        })?;
         let model = model.ok_or_else(|| format!("--model is missing\n{USAGE}"))?;
         let (input, output) = (input.into(), nifti(output)?);
         Ok(Asked::Run(Self { input, output, contour, model, axes, pipeline, network }))
@@ -103,7 +104,10 @@ mod tests {
     fn what_is_given_arrives() {
         let line = "ct.nii m.nii.gz --model n.pt --axes lps --set a_min=-100 --set mode=area --network-set INTRA_OP_THREAD_COUNT=2";
         let Ok(Asked::Run(found)) = parse(line) else { panic!() };
-        assert_eq!((found.input, found.output, found.model), ("ct.nii".into(), "m.nii.gz".into(), "n.pt".into()));
+        assert_eq!(
+            (found.input, found.output, found.model),
+            ("ct.nii".into(), "m.nii.gz".into(), "n.pt".into())
+        );
         assert_eq!(found.axes, Axes::parse("LPS").unwrap());
         assert_eq!(found.pipeline.get("a_min").map(String::as_str), Some("-100"));
         assert_eq!(found.network.len(), 2);

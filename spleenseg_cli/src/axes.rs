@@ -27,7 +27,8 @@ impl Axes {
 
     /// The order that is closest to an affine's columns: where each axis of the file points to.
     pub fn of_affine(affine: &[[f64; 4]; 3]) -> Option<Self> {
-        let mut free: Vec<(usize, usize)> = (0..3).flat_map(|axis| (0..3).map(move |row| (axis, row))).collect();
+        let mut free: Vec<(usize, usize)> =
+            (0..3).flat_map(|axis| (0..3).map(move |row| (axis, row))).collect();
         let length = |axis: usize| affine.iter().map(|row| row[axis] * row[axis]).sum::<f64>().sqrt();
         let share = |&(axis, row): &(usize, usize)| affine[row][axis].abs() / length(axis);
         let mut found = [(0, false); 3];

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use arguments::{Arguments, Asked, USAGE};
 use scan::Scan;
-use triton_pytorch::offline::SegmentationNetwork;
 use triton_backend_api::{Error, Result};
+use triton_pytorch::offline::SegmentationNetwork;
 use triton_spleenseg::config::PipelineConfig;
 use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Threads};
 use triton_spleenseg::pipeline::{Pipeline, Results};
@@ -59,7 +59,8 @@ fn run(arguments: &Arguments) -> Result<String> {
     let scores = network.segment(prepared.tensor.into_data().as_slice(), size.dims())?;
     let logit_type = if scores.half { LogitType::Fp16 } else { LogitType::Fp32 };
     let logits = Logits::new(scores.bytes.as_slice(), logit_type, scores.classes, size)?;
-    let wanted = Results { mask_native: true, contour_native: arguments.contour.is_some(), ..Results::default() };
+    let wanted =
+        Results { mask_native: true, contour_native: arguments.contour.is_some(), ..Results::default() };
     let found = pipeline.finish(&cpu, &logits, &placement, wanted)?;
 
     let mut count = 0;

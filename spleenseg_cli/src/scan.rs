@@ -44,8 +44,7 @@ impl Scan {
         }
         let affine = affine(&header);
         let axes = Axes::of_affine(&affine).filter(|_| determinant(&affine).abs() > 1e-9);
-        let axes =
-            axes.ok_or_else(|| place(format!("its affine does not describe a volume: {affine:?}")))?;
+        let axes = axes.ok_or_else(|| place(format!("its affine does not describe a volume: {affine:?}")))?;
         Ok(Self { path: path.to_owned(), header, voxels, affine, axes })
     }
 

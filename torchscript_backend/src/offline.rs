@@ -90,8 +90,7 @@ mod tests {
 
     #[test]
     fn scores_are_the_networks_in_c_order() {
-        let scores =
-            segment("x: Tensor) -> Tensor:\n    return torch.cat([torch.mul(x, 2), x], 1)").unwrap();
+        let scores = segment("x: Tensor) -> Tensor:\n    return torch.cat([torch.mul(x, 2), x], 1)").unwrap();
         assert_eq!((scores.classes, scores.half), (2, false));
         let expected: Vec<f32> =
             (0..24u8).map(|v| 2.0 * f32::from(v)).chain((0..24u8).map(f32::from)).collect();
