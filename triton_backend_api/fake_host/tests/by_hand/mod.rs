@@ -61,10 +61,20 @@ pub fn violations(
     + Send
     + 'static,
 ) -> Vec<String> {
+    violations_of(json!({}), run)
+}
+
+/// The same for a model of that configuration.
+pub fn violations_of(
+    config: serde_json::Value,
+    run: impl Fn(*mut TRITONBACKEND_ModelInstance, *mut TRITONBACKEND_Request) -> *mut TRITONSERVER_Error
+    + Send
+    + 'static,
+) -> Vec<String> {
     let host = FakeHost::new();
     host.child("child", |call| call.finish());
     *EXECUTE.lock().unwrap() = Some(Box::new(run));
-    let model = host.load(BY_HAND, ModelSpec::new("m", json!({}))).unwrap();
+    let model = host.load(BY_HAND, ModelSpec::new("m", config)).unwrap();
     let input = TestInput::fp32("IN", &[1], &[1.0]);
     model.execute([TestRequest::new([input]).traced()]);
     model.unload();
