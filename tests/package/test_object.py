@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import BUILD_S, ROOT, script
 
+# The first test of the file waits for the build.
+pytestmark = pytest.mark.timeout(BUILD_S + 60)
+
 FLOOR = (2, 31)
 ENTRY_POINTS = {
     "TRITONBACKEND_GetBackendAttribute",
@@ -73,7 +76,6 @@ def test_has_a_build_id(built):
     assert re.search(r"Build ID: [0-9a-f]{40}", output("readelf", "-n", str(built)))
 
 
-@pytest.mark.timeout(BUILD_S + 60)
 def test_is_the_same_wherever_it_is_built(built, tmp_path):
     """From a copy of the source in another folder, with a target folder of its own."""
     copy = tmp_path / "a folder with another name"
