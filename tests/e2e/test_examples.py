@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -193,3 +195,78 @@ def test_threads_compute_what_one_thread_computes(server, models):
 def test_threads_refuses_what_is_no_number(server, models):
     with pytest.raises(InferenceServerException, match="parameter threads is 'many'; a whole number"):
         example(models, "threads", FRACTAL + parameters({"threads": "many"}))
+
+
+DECOUPLED = (
+    "model_transaction_policy { decoupled: true }\n"
+    + tensor("input", "COUNT", "INT32", [1])
+    + tensor("output", "OUT", "INT32", [1])
+)
+
+
+class Stream:
+    """The responses of a decoupled model to one request after another, over one gRPC stream."""
+
+    def __init__(self, server, model: str):
+        self.model, self.came = model, queue.Queue()
+        self.client = tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
+        self.client.start_stream(lambda result, error: self.came.put((result, error)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.client.stop_stream(cancel_requests=True)
+        self.client.close()
+
+    def send(self, counts: list[int], request_id: str) -> None:
+        given = tritonclient.grpc.InferInput("COUNT", [len(counts)], "INT32")
+        given.set_data_from_numpy(np.array(counts, np.int32))
+        self.client.async_stream_infer(self.model, [given], request_id=request_id, enable_empty_final_response=True)
+
+    def next(self):
+        result, error = self.came.get(timeout=60)
+        if error is not None:
+            raise error
+        response = result.get_response()
+        final = response.parameters["triton_final_response"].bool_param
+        return response.id, None if final else int(result.as_numpy("OUT")[0])
+
+
+def test_a_stream_of_responses_comes_one_by_one_and_ends(server, models):
+    model = example(models, "decoupled", DECOUPLED)
+    with Stream(server, model) as stream:
+        for count in (3, 0, 1):
+            stream.send([count], f"count {count}")
+            assert [stream.next() for _ in range(count + 1)] == [(f"count {count}", n) for n in (*range(count), None)]
+    found = server.http().get_inference_statistics(model)["model_stats"][0]
+    assert found["inference_stats"]["success"]["count"] == 3
+
+
+def test_streams_run_side_by_side(server, models):
+    """The first is still going when the second, which came later, has ended."""
+    model = example(models, "decoupled", DECOUPLED + parameters({"pause_ms": "20"}))
+    with Stream(server, model) as stream:
+        stream.send([10_000], "long")
+        assert stream.next() == ("long", 0)
+        stream.send([2], "short")
+        came = []
+        while ("short", None) not in came:
+            came.append(stream.next())
+    assert [number for name, number in came if name == "short"] == [0, 1, None]
+    assert ("long", None) not in came
+
+
+def test_a_stream_that_fails_says_why(server, models):
+    model = example(models, "decoupled", DECOUPLED.replace("dims: [1]", "dims: [-1]", 1))
+    with Stream(server, model) as stream:
+        stream.send([1, 2], "two numbers")
+        with pytest.raises(InferenceServerException, match=r"COUNT is \[2\]; one number is accepted"):
+            stream.next()
+
+
+def test_a_model_that_is_not_decoupled_cannot_stream(server, models):
+    body = tensor("input", "COUNT", "INT32", [1]) + tensor("output", "OUT", "INT32", [1])
+    model = example(models, "decoupled", body)
+    with pytest.raises(InferenceServerException, match="decoupled"):
+        infer(server, model, {"COUNT": np.array([2], np.int32)})

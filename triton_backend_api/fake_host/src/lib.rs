@@ -27,6 +27,7 @@
 
 mod allocator;
 mod answer;
+mod attributes;
 mod backend;
 mod block;
 mod child;
@@ -44,12 +45,14 @@ mod log;
 mod message;
 mod metrics;
 mod model;
+mod names;
 mod request;
 mod response;
 mod state;
 mod table;
 mod test_request;
 mod trace;
+mod unsupported;
 
 pub use answer::{Answer, OutputTensor, ParameterValue, Response, Statistics};
 pub use child::{ChildCall, ChildInput, ChildModel, ChildOutput};

@@ -8,6 +8,7 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use triton_backend_api::sys::*;
 
 use crate::allocator::AllocatorObject;
+use crate::attributes::AttributesObject;
 use crate::backend::BackendObject;
 use crate::child::Children;
 use crate::error::{ErrorObject, HostError};
@@ -65,6 +66,7 @@ pub(crate) struct State {
     pub instances: Table<InstanceObject>,
     pub requests: Table<RequestObject>,
     pub inputs: Table<InputObject>,
+    pub buffer_attributes: Table<AttributesObject>,
     pub factories: Table<FactoryObject>,
     pub responses: Table<ResponseObject>,
     pub outputs: Table<OutputObject>,
@@ -101,6 +103,7 @@ impl Default for State {
             instances: Table::new("instance"),
             requests: Table::new("request"),
             inputs: Table::new("input"),
+            buffer_attributes: Table::new("buffer attributes"),
             factories: Table::new("response factory"),
             responses: Table::new("response"),
             outputs: Table::new("output"),
@@ -240,6 +243,15 @@ pub(crate) fn out_of_bounds<T>(what: &str, index: u32, count: usize) -> Outcome<
 /// Defines calls of the ABI that leave everything as it was where they fail. The signature is checked against
 /// the declarations that the backend is compiled with.
 macro_rules! symbols {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) |$state:ident| $body:block)*) => {
+        $( const _: unsafe extern "C" fn($($type),*) -> *mut TRITONSERVER_Error = triton_backend_api::sys::$name; )*
+        $crate::state::symbols_without_declaration! { $(fn $name($($arg: $type),*) |$state| $body)* }
+    };
+}
+pub(crate) use symbols;
+
+/// The same for calls that the crate under test does not make, so that it has no declaration of them.
+macro_rules! symbols_without_declaration {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) |$state:ident| $body:block)*) => { $(
         /// See the ABI.
         ///
@@ -247,8 +259,7 @@ macro_rules! symbols {
         /// Pointers are what the ABI asks for: live strings and places; handles are checked.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> *mut TRITONSERVER_Error {
-            const _: unsafe extern "C" fn($($type),*) -> *mut TRITONSERVER_Error = triton_backend_api::sys::$name;
-            crate::state::call(stringify!($name), |$state| {
+            $crate::state::call(stringify!($name), |$state| {
                 #[allow(unused_unsafe)] // some bodies have no place to write to
                 // SAFETY: strings and places are live, as the ABI has it.
                 unsafe { $body }
@@ -256,4 +267,4 @@ macro_rules! symbols {
         }
     )* };
 }
-pub(crate) use symbols;
+pub(crate) use symbols_without_declaration;
