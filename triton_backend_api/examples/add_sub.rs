@@ -1,4 +1,4 @@
-//! OUTPUT0 = INPUT0 + INPUT1, OUTPUT1 = INPUT0 - INPUT1, FP32 of any shape. Only what is asked for is computed.
+//! OUTPUT0 = INPUT0 + INPUT1, OUTPUT1 = INPUT0 - INPUT1, FP32 of any shape: all requests of a batch in one computation.
 
 use triton_backend_api::*;
 
@@ -19,24 +19,28 @@ impl Instance for Calculator {
         Ok(Self)
     }
 
-    fn infer(&mut self, _: &AddSub, request: &Request, reply: &mut Reply) -> Result<()> {
-        let (left, right) = (request.input("INPUT0")?, request.input("INPUT1")?);
-        let (a, b) = (left.elements::<f32>()?, right.elements::<f32>()?);
-        if left.shape() != right.shape() {
-            let (left, right) = (left.shape(), right.shape());
+    fn infer(&mut self, _: &AddSub, _: &Request, _: &mut Reply) -> Result<()> {
+        Err(Error::internal("requests come in batches"))
+    }
+
+    fn execute(&mut self, _: &AddSub, batch: &mut Batch) -> Result<()> {
+        let (entries, mut times) = batch.as_one_execution();
+        // A request that does not fit the others fails alone and takes no part.
+        let inputs = Concatenation::of(entries, &["INPUT0", "INPUT1"])?;
+        times.mark_compute_start();
+        let (a, b) = (inputs.elements::<f32>("INPUT0")?, inputs.elements::<f32>("INPUT1")?);
+        let shape = inputs.shape("INPUT0")?;
+        if shape != inputs.shape("INPUT1")? {
+            let other = inputs.shape("INPUT1")?;
             return Err(Error::invalid_arg(format!(
-                "INPUT0 is {left:?}, INPUT1 {right:?}; equal shapes are accepted"
+                "INPUT0 is {shape:?}, INPUT1 {other:?}; equal shapes are accepted"
             )));
         }
-        for name in request.requested_outputs()? {
-            let sign = if name == "OUTPUT0" { 1.0 } else { -1.0 };
-            let mut output = reply.output(&name, DataType::Fp32, left.shape())?;
-            let places = output.bytes_mut()?.chunks_exact_mut(size_of::<f32>());
-            for (place, (a, b)) in places.zip(a.iter().zip(b.iter())) {
-                place.copy_from_slice(&(a + sign * b).to_ne_bytes());
-            }
-        }
-        Ok(())
+        let sums: Vec<f32> = a.iter().zip(b).map(|(a, b)| a + b).collect();
+        let differences: Vec<f32> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+        times.mark_compute_end();
+        inputs.split(entries, "OUTPUT0", shape, &sums)?;
+        inputs.split(entries, "OUTPUT1", shape, &differences)
     }
 }
 

@@ -99,7 +99,7 @@ impl Concatenation {
             .ok_or_else(|| Error::not_found(format!("no input '{name}' was concatenated")))
     }
 
-    /// Gives each request that takes part its rows of a result, as the output `name`. `shape` is that of the whole
+    /// Gives each request that takes part, and asks for it, its rows of a result, as the output `name`. `shape` is that of the whole
     /// result; its first dimension is the number of rows. What goes wrong with one request fails that request; an error
     /// is a `shape` that does not fit.
     pub fn split<T: Element>(
@@ -129,8 +129,12 @@ impl Concatenation {
             rest = after;
             if entry.is_open() {
                 shape[0] = *rows as i64;
-                let output = entry.reply.output(name, T::DATA_TYPE, &shape);
-                output.and_then(|mut output| output.write(own)).unwrap_or_else(|e| entry.fail(e));
+                let wanted = entry.request.wants_output(name);
+                let written = wanted.and_then(|wanted| match wanted {
+                    true => entry.reply.output(name, T::DATA_TYPE, &shape)?.write(own),
+                    false => Ok(()),
+                });
+                written.unwrap_or_else(|e| entry.fail(e));
             }
         }
         Ok(())

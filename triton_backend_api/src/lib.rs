@@ -33,7 +33,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! Whole backends of some 50 lines are in the package's `examples`: `identity`, `add_sub`, `bls_chain`, `threads`.
+//! Whole backends of some 50 lines are in the package's `examples`: `identity`, `add_sub`, `bls_chain`, `decoupled`, `threads`.
 //! [`from_python`] maps `model.py` to this crate, [`safety`] says what it promises.
 //!
 //! # The life of a backend
@@ -65,10 +65,11 @@
 //! | kind and device of an instance | [`InstanceContext`] |
 //! | what was asked | [`Request`], [`Input`], [`ByteStrings`] |
 //! | the answer | [`Reply`], [`Output`], [`Error`] |
-//! | several requests at once | [`Batch`]; [`OwnedRequest`] and [`OwnedReply`] |
+//! | several requests at once | [`Batch`], [`Concatenation`]; [`OwnedRequest`] and [`OwnedReply`] |
+//! | several responses to a request | [`Reply::send_more`], [`ResponseStream`] |
 //! | other models of the server | [`Server::inference_request`], [`bls`] |
 //! | memory: where it lies, pools, GPU addresses | [`MemoryKind`], [`Buffer`], [`HostPool`], [`DeviceSlice`] |
-//! | the log | [`log!`], [`mod@log`] |
+//! | the log, custom metrics | [`log!`], [`mod@log`], [`metrics`] |
 //!
 //! Tests without a server: the package `triton_fake_host`.
 

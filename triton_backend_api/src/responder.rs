@@ -36,14 +36,21 @@ unsafe impl Send for Responder {}
 unsafe impl Sync for Responder {}
 
 impl Responder {
-    /// With a first response, made from the request.
+    /// With a first response, made from the request; or, for a decoupled model, with what makes responses when they are
+    /// filled. There none is made that may not be sent: the server's gRPC streams keep a place for each response from its
+    /// making on, and answers that come after an empty place are mixed up.
     ///
     /// # Safety
     /// `request` is the server's and lives until this value is dropped, done, or open.
     pub unsafe fn new(request: NonNull<sys::TRITONBACKEND_Request>, profile: Arc<Profile>) -> Result<Self> {
         // SAFETY: a live request.
-        let response = not_null(unsafe { raw::response_new(request.as_ptr()) }?)?;
-        Ok(Self { response: Some(response), filled: false, factory: None, request, profile, done: false })
+        let (response, factory) = unsafe {
+            match profile.decoupled {
+                true => (None, Some(Factory::new(request)?)),
+                false => (Some(not_null(raw::response_new(request.as_ptr())?)?), None),
+            }
+        };
+        Ok(Self { response, filled: false, factory, request, profile, done: false })
     }
 
     pub fn is_done(&self) -> bool {

@@ -14,7 +14,7 @@ fn batching(execute: impl Fn(&mut Batch) -> Result<()> + Send + Sync + 'static) 
     script
 }
 
-/// SUM is A + B, for all requests at once; the number of rows computed goes to `seen`.
+/// OUTPUT0 is A + B, for all requests at once; the number of rows computed goes to `seen`.
 fn adding(seen: &Arc<Mutex<Vec<usize>>>) -> Script {
     let seen = seen.clone();
     batching(move |batch| {
@@ -29,7 +29,7 @@ fn adding(seen: &Arc<Mutex<Vec<usize>>>) -> Script {
         assert_eq!((a.len(), a.as_ptr() as usize % 64), (inputs.rows() * 2, 0));
         let sum: Vec<f32> = a.iter().zip(b).map(|(a, b)| a + b).collect();
         execution.mark_compute_end();
-        inputs.split(entries, "SUM", inputs.shape("A")?, &sum)
+        inputs.split(entries, "OUTPUT0", inputs.shape("A")?, &sum)
     })
 }
 
@@ -53,7 +53,7 @@ fn a_batch_is_one_tensor_and_each_request_gets_its_own_rows_back() {
     let answers = model.execute([pair(1.0, 1), pair(100.0, 3), pair(-5.0, 2)]).wait();
     assert_done(&answers);
     for (answer, (first, rows)) in answers.iter().zip([(1.0, 1), (100.0, 3), (-5.0, 2)]) {
-        assert_eq!(answer.bytes("SUM"), sums(first, rows));
+        assert_eq!(answer.bytes("OUTPUT0"), sums(first, rows));
         assert_eq!(answer.result().unwrap().outputs[0].shape, [rows as i64, 2]);
     }
     assert_eq!(*seen.lock().unwrap(), [6]);
@@ -106,8 +106,19 @@ fn a_request_that_does_not_fit_fails_alone_and_the_others_keep_their_rows() {
         let answers = model.execute([pair(1.0, 2), odd, pair(7.0, 1)]).wait();
         assert_done(&answers);
         assert!(error(&answers[1]).message.contains(why), "{} has no {why}", error(&answers[1]));
-        assert_eq!((answers[0].bytes("SUM"), answers[2].bytes("SUM")), (sums(1.0, 2), sums(7.0, 1)));
+        assert_eq!((answers[0].bytes("OUTPUT0"), answers[2].bytes("OUTPUT0")), (sums(1.0, 2), sums(7.0, 1)));
     }
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn who_does_not_ask_for_an_output_does_not_get_it() {
+    let host = FakeHost::new();
+    let model = Way::Waiting.load(&host, &adding(&Arc::default()));
+    let answers = model.execute([pair(1.0, 2), pair(3.0, 1).output("ANOTHER")]).wait();
+    assert_eq!(answers[0].bytes("OUTPUT0"), sums(1.0, 2));
+    assert!(answers[1].result().unwrap().outputs.is_empty());
     drop(model);
     host.check();
 }
@@ -116,11 +127,11 @@ fn a_request_that_does_not_fit_fails_alone_and_the_others_keep_their_rows() {
 fn an_output_that_cannot_be_written_fails_its_request_alone() {
     let host = FakeHost::new();
     let model = Way::Waiting.load(&host, &adding(&Arc::default()));
-    let far = pair(3.0, 1).output_memory("SUM", abi::TRITONSERVER_MEMORY_GPU, 1);
+    let far = pair(3.0, 1).output_memory("OUTPUT0", abi::TRITONSERVER_MEMORY_GPU, 1);
     let answers = model.execute([pair(1.0, 2), far, pair(7.0, 1)]).wait();
     assert_done(&answers);
-    assert!(error(&answers[1]).message.contains("output 'SUM' lies in memory of GPU 1"));
-    assert_eq!((answers[0].bytes("SUM"), answers[2].bytes("SUM")), (sums(1.0, 2), sums(7.0, 1)));
+    assert!(error(&answers[1]).message.contains("output 'OUTPUT0' lies in memory of GPU 1"));
+    assert_eq!((answers[0].bytes("OUTPUT0"), answers[2].bytes("OUTPUT0")), (sums(1.0, 2), sums(7.0, 1)));
     drop(model);
     host.check();
 }
@@ -147,16 +158,16 @@ fn results_of_another_shape_or_type_are_refused() {
         assert_eq!(inputs.elements::<i32>("A").unwrap_err().message(), "input 'A' is FP32, read as INT32");
         assert_eq!(inputs.shape("C").unwrap_err().code(), ErrorCode::NotFound);
         for (shape, values) in [(&[2, 2][..], 4), (&[3, 2], 5), (&[], 1), (&[-3, 2], 6)] {
-            assert!(inputs.split(entries, "SUM", shape, &vec![0.0f32; values]).is_err(), "{shape:?}");
+            assert!(inputs.split(entries, "OUTPUT0", shape, &vec![0.0f32; values]).is_err(), "{shape:?}");
         }
-        assert!(inputs.split(&mut entries[..1], "SUM", &[3, 2], &[0.0f32; 6]).is_err());
-        inputs.split(entries, "SUM", &[3, 1], &[1i32, 2, 3]) // rows may be of any other size and type
+        assert!(inputs.split(&mut entries[..1], "OUTPUT0", &[3, 2], &[0.0f32; 6]).is_err());
+        inputs.split(entries, "OUTPUT0", &[3, 1], &[1i32, 2, 3]) // rows may be of any other size and type
     });
     let model = Way::Waiting.load(&host, &script);
     let answers = model.execute([pair(1.0, 2), pair(7.0, 1)]).wait();
     assert_done(&answers);
-    assert_eq!(answers[0].bytes("SUM"), Some([1i32, 2].map(i32::to_ne_bytes).concat()));
-    assert_eq!(answers[1].bytes("SUM"), Some(3i32.to_ne_bytes().to_vec()));
+    assert_eq!(answers[0].bytes("OUTPUT0"), Some([1i32, 2].map(i32::to_ne_bytes).concat()));
+    assert_eq!(answers[1].bytes("OUTPUT0"), Some(3i32.to_ne_bytes().to_vec()));
     drop(model);
     host.check();
 }

@@ -134,7 +134,6 @@ fn two_failures_in_a_row_still_end_the_stream() {
         ("TRITONBACKEND_ResponseSend", 1, "TRITONBACKEND_ResponseNewFromFactory", 2),
         ("TRITONBACKEND_ResponseSend", 1, "TRITONBACKEND_ResponseSend", 2),
         ("TRITONBACKEND_ResponseFactorySendFlags", 1, "TRITONSERVER_LogMessage", 1),
-        ("TRITONBACKEND_ResponseFactoryNew", 1, "TRITONBACKEND_ResponseSend", 1),
     ] {
         let host = FakeHost::new();
         host.fail_next(first, nth);
