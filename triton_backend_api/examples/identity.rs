@@ -48,6 +48,11 @@ impl Instance for Copier {
         let wanted = request.requested_outputs()?;
         for (input, output) in model.pairs.iter().filter(|(_, output)| wanted.contains(output)) {
             let input = request.input(input)?;
+            if input.data_type() == DataType::Bytes {
+                let strings = input.byte_strings()?;
+                reply.output_byte_strings(output, input.shape(), &strings.iter().collect::<Vec<_>>())?;
+                continue;
+            }
             let mut output = reply.output(output, input.data_type(), input.shape())?;
             input.copy_to(output.bytes_mut()?)?;
         }

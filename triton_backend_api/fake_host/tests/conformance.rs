@@ -62,6 +62,18 @@ fn so_does_one_in_cpp() {
     assert_eq!(code, 0, "{text}");
 }
 
+#[test]
+fn a_backend_in_cpp_s_manner_reads_buffers_by_their_attributes_and_does_without_what_is_not_there() {
+    let source = "triton_backend_api/fake_host/tests/backends/attributes.c";
+    let (code, text) = conformance(&compile(&folder("attributes"), "cc", source, &[]), &[]);
+    assert_eq!(code, 0, "{text}");
+    // It finds all as it should be, or it would answer with an error. Statistics it does not report.
+    assert!(
+        text.contains("statistics of a request were reported 0 times") && !text.contains("was answered with"),
+        "{text}"
+    );
+}
+
 /// Exit code and text for the backend that breaks this rule.
 fn broken(rule: &str) -> (i32, String) {
     let source = "triton_backend_api/fake_host/tests/backends/broken.c";
