@@ -1,6 +1,7 @@
 //! A model's configuration: typed where it matters, whole as JSON.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use serde_json::Value;
 
@@ -24,6 +25,12 @@ pub struct TensorConfig {
     pub dims: Vec<i64>,
     /// Whether requests may leave it out (inputs).
     pub optional: bool,
+}
+
+impl From<Value> for ModelConfig {
+    fn from(json: Value) -> Self {
+        Self { json }
+    }
 }
 
 impl ModelConfig {
@@ -81,6 +88,72 @@ impl ModelConfig {
             })
             .collect()
     }
+
+    /// A parameter as a number, a truth or whatever else can be read from text; `None` where it is not set.
+    ///
+    /// Errors: `InvalidArg`, naming key and value, where it cannot be read. `true` and `false` are the truths.
+    pub fn parameter<T: FromStr>(&self, key: &str) -> Result<Option<T>>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let Some(value) = self.json.get("parameters").and_then(|map| map.get(key)) else { return Ok(None) };
+        let value = value.get("string_value").and_then(Value::as_str).unwrap_or("");
+        value.trim().parse().map(Some).map_err(|e| {
+            let wanted = std::any::type_name::<T>();
+            Error::invalid_arg(format!("parameter '{key}' is '{value}', which is no {wanted}: {e}"))
+        })
+    }
+
+    /// `backend`, the name of the backend.
+    pub fn backend(&self) -> &str {
+        self.json.get("backend").and_then(Value::as_str).unwrap_or("")
+    }
+
+    /// Whether the server gathers requests into batches: `dynamic_batching` is set.
+    pub fn has_dynamic_batching(&self) -> bool {
+        self.json.get("dynamic_batching").is_some_and(|batching| !batching.is_null())
+    }
+
+    /// The instance groups, in order, with what the server completed.
+    pub fn instance_groups(&self) -> Result<Vec<InstanceGroupConfig>> {
+        let list =
+            self.json.get("instance_group").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        list.iter().map(instance_group).collect()
+    }
+}
+
+/// An instance group that a configuration declares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstanceGroupConfig {
+    /// Its name; the server completes it.
+    pub name: String,
+    /// Where its instances run, as written: `KIND_CPU`, `KIND_GPU`, `KIND_MODEL`, `KIND_AUTO`, or what this crate does not know.
+    pub kind: String,
+    /// How many instances on each device.
+    pub count: i64,
+    /// The GPUs.
+    pub gpus: Vec<i64>,
+    /// All of it, what has no field here included.
+    pub json: Value,
+}
+
+fn instance_group(entry: &Value) -> Result<InstanceGroupConfig> {
+    let text = |key| entry.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+    let name = text("name");
+    let gpus = entry.get("gpus").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let number = |value: &Value, what: &str| {
+        let wrong =
+            || Error::invalid_arg(format!("instance group '{name}': {what} is {value}, which is no integer"));
+        integer(value).ok_or_else(wrong)
+    };
+    let count = entry.get("count").map_or(Ok(1), |count| number(count, "count"))?;
+    let gpus = gpus.iter().map(|gpu| number(gpu, "a GPU")).collect::<Result<_>>()?;
+    Ok(InstanceGroupConfig { name: name.clone(), kind: text("kind"), count, gpus, json: entry.clone() })
+}
+
+/// A value as text: a string as it is, anything else as its JSON.
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn tensor(key: &str, entry: &Value) -> Result<TensorConfig> {
@@ -123,6 +196,45 @@ mod tests {
         assert_eq!(config.outputs().unwrap()[0].data_type, DataType::Bytes);
         assert_eq!(config.parameters(), BTreeMap::from([("k".into(), "v".into())]));
         assert_eq!(config.json()["unknown"]["kept"], 1);
+    }
+
+    #[test]
+    fn parameters_are_read_as_what_they_are_to_be_and_an_error_names_them() {
+        let json = r#"{"parameters": {"n": {"string_value": " 12 "}, "x": {"string_value": "-1.5e3"},
+                "t": {"string_value": "true"}, "bad": {"string_value": "yes"}, "none": {}}}"#;
+        let config = ModelConfig::from_json(json).unwrap();
+        assert_eq!(config.parameter("n"), Ok(Some(12)));
+        assert_eq!(config.parameter("x"), Ok(Some(-1500.0)));
+        assert_eq!(config.parameter("t"), Ok(Some(true)));
+        assert_eq!(config.parameter::<String>("bad"), Ok(Some("yes".into())));
+        assert_eq!(config.parameter::<u8>("absent"), Ok(None));
+        let wrong = config.parameter::<bool>("bad").unwrap_err();
+        assert_eq!(wrong.code(), crate::ErrorCode::InvalidArg);
+        assert!(wrong.message().contains("parameter 'bad' is 'yes', which is no bool"), "{wrong}");
+        assert!(config.parameter::<i64>("none").unwrap_err().message().contains("'none' is ''"));
+    }
+
+    #[test]
+    fn the_scheduling_of_a_model_is_typed_and_what_is_unknown_of_it_is_kept() {
+        let json = r#"{"backend": "b", "model_transaction_policy": {"decoupled": true}, "dynamic_batching": {},
+            "instance_group": [{"name": "g", "kind": "KIND_GPU", "count": "2", "gpus": [0, "1"], "rate_limiter": {"x": 1}},
+                {"kind": "KIND_NEW"}]}"#;
+        let config = ModelConfig::from_json(json).unwrap();
+        assert_eq!(
+            (config.backend(), config.is_decoupled(), config.has_dynamic_batching()),
+            ("b", true, true)
+        );
+        let groups = config.instance_groups().unwrap();
+        assert_eq!(
+            (groups[0].kind.as_str(), groups[0].count, groups[0].gpus.as_slice()),
+            ("KIND_GPU", 2, &[0, 1][..])
+        );
+        assert_eq!(groups[0].json["rate_limiter"]["x"], 1);
+        assert_eq!((groups[1].kind.as_str(), groups[1].count), ("KIND_NEW", 1));
+        let wrong = ModelConfig::from_json(r#"{"instance_group": [{"name": "g", "gpus": ["a"]}]}"#).unwrap();
+        assert!(wrong.instance_groups().unwrap_err().message().contains("group 'g': a GPU is \"a\""));
+        let empty = ModelConfig::from_json("{}").unwrap();
+        assert_eq!((empty.backend(), empty.is_decoupled(), empty.has_dynamic_batching()), ("", false, false));
     }
 
     #[test]

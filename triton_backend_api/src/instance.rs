@@ -1,14 +1,15 @@
 //! The author's instances: the two ways to execute.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::batch::Batch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::owned::{OwnedReply, OwnedRequest};
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::{raw, sys};
+use crate::{message, raw, sys};
 
 /// Where an instance runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +56,27 @@ impl fmt::Display for InstanceKind {
     }
 }
 
+/// The host policy of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPolicy {
+    /// Its name, such as `gpu_0` or `cpu`.
+    pub name: String,
+    /// Its settings, such as `numa-node`. A value that is no string is given as its JSON.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// A device that an instance may use beside its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecondaryDevice {
+    /// Its kind, as the server names it: `KIND_NVDLA`.
+    pub kind: String,
+    /// Its number.
+    pub id: i64,
+}
+
 /// What an instance is told when it is made.
 pub struct InstanceContext {
+    raw: *mut sys::TRITONBACKEND_ModelInstance,
     name: String,
     kind: InstanceKind,
     device_id: i32,
@@ -69,6 +89,7 @@ impl InstanceContext {
         // SAFETY: a live instance; the name is copied at once.
         unsafe {
             Ok(Self {
+                raw: instance,
                 name: raw::text(raw::instance_name(instance)?),
                 kind: InstanceKind::from_raw(raw::instance_kind(instance)?),
                 device_id: raw::instance_device_id(instance)?,
@@ -89,6 +110,48 @@ impl InstanceContext {
     /// The number of its GPU, for [`InstanceKind::Gpu`].
     pub fn device_id(&self) -> i32 {
         self.device_id
+    }
+
+    /// The host policy it runs under, with what `--host-policy` set for it. Its name also chooses buffers:
+    /// [`Input::for_host_policy`](crate::Input::for_host_policy).
+    pub fn host_policy(&self) -> Result<HostPolicy> {
+        // SAFETY: a live instance; the message stays the server's.
+        let policy = unsafe { message::read(raw::instance_host_policy(self.raw)?, "host policy") }?;
+        let (name, settings) =
+            policy.as_object().and_then(|policy| policy.iter().next()).ok_or_else(|| {
+                Error::internal(format!("the host policy of '{}' is {policy}, which has no name", self.name))
+            })?;
+        let settings = settings.as_object().into_iter().flatten();
+        let settings = settings.map(|(key, value)| (key.clone(), crate::config::text(value))).collect();
+        Ok(HostPolicy { name: name.clone(), settings })
+    }
+
+    /// Whether the server never executes it: an instance group with `passive: true`.
+    pub fn is_passive(&self) -> Result<bool> {
+        // SAFETY: a live instance.
+        unsafe { raw::instance_is_passive(self.raw) }
+    }
+
+    /// The optimization profiles that its instance group names (`profile`).
+    pub fn profiles(&self) -> Result<Vec<String>> {
+        // SAFETY: a live instance; the names are copied at once.
+        unsafe {
+            let count = raw::instance_profile_count(self.raw)?;
+            (0..count).map(|index| Ok(raw::text(raw::instance_profile_name(self.raw, index)?))).collect()
+        }
+    }
+
+    /// The further devices that its instance group names (`secondary_devices`).
+    pub fn secondary_devices(&self) -> Result<Vec<SecondaryDevice>> {
+        // SAFETY: a live instance; the kinds are copied at once.
+        unsafe {
+            let count = raw::instance_secondary_device_count(self.raw)?;
+            let device = |index| {
+                let (kind, id) = raw::instance_secondary_device(self.raw, index)?;
+                Ok(SecondaryDevice { kind: raw::text(kind), id })
+            };
+            (0..count).map(device).collect()
+        }
     }
 }
 

@@ -89,6 +89,7 @@ struct Readme;
 #[cfg(test)]
 use triton_fake_host as _;
 
+mod backend;
 mod batch;
 pub mod bls;
 mod byte_strings;
@@ -105,6 +106,7 @@ mod instance;
 mod invariants;
 pub mod log;
 mod memory;
+mod message;
 pub mod metrics;
 mod model;
 mod output;
@@ -119,16 +121,19 @@ mod statistics;
 mod stream;
 pub mod sys;
 
+pub use backend::{Artifacts, Backend, BackendContext, ExecutionPolicy, InstanceGroup};
 pub use batch::{Batch, Entry, Execution};
 pub use byte_strings::ByteStrings;
 pub use concatenation::Concatenation;
-pub use config::{ModelConfig, TensorConfig};
+pub use config::{InstanceGroupConfig, ModelConfig, TensorConfig};
 pub use data_type::{Bool, DataType, Element};
 pub use device::{DeviceSlice, DeviceSliceMut};
 pub use error::{Error, ErrorCode, Result};
 pub use input::Input;
-pub use instance::{ConcurrentInstance, Instance, InstanceContext, InstanceKind};
-pub use memory::{Buffer, HostMemory, HostPool, MemoryKind, StableMemory};
+pub use instance::{
+    ConcurrentInstance, HostPolicy, Instance, InstanceContext, InstanceKind, SecondaryDevice,
+};
+pub use memory::{Buffer, HostMemory, HostPool, MemoryKind, MemoryManager, ServerMemory, StableMemory};
 pub use model::{Model, ModelContext};
 pub use output::Output;
 pub use owned::{OwnedReply, OwnedRequest};

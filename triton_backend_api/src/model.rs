@@ -1,14 +1,18 @@
 //! The author's model, and what it is told when it is loaded.
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::backend::{Backend, BackendState};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::instance::InstanceKind;
+use crate::memory::MemoryManager;
 use crate::server::Server;
-use crate::{raw, sys};
+use crate::{message, raw, sys};
 
 /// One loaded version of a model, shared by its instances.
 pub trait Model: Send + Sync + Sized + 'static {
@@ -35,6 +39,8 @@ pub struct ModelContext {
     repository: PathBuf,
     config: ModelConfig,
     server: Server,
+    memory: MemoryManager,
+    backend: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ModelContext {
@@ -53,7 +59,9 @@ impl ModelContext {
             let repository = PathBuf::from(raw::text(location));
             let server = Server::new(raw::model_server(model)?, &name)?;
             let version = raw::model_version(model)?;
-            Ok(Self { name, version, repository, config: read_config(model)?, server })
+            let raw_backend = raw::model_backend(model)?;
+            let (memory, backend) = (MemoryManager::of(raw_backend)?, BackendState::of(raw_backend)?);
+            Ok(Self { name, version, repository, config: read_config(model)?, server, memory, backend })
         }
     }
 
@@ -94,6 +102,20 @@ impl ModelContext {
     pub fn server(&self) -> &Server {
         &self.server
     }
+
+    /// The server's memory: pinned, a GPU's, or a host's.
+    pub fn memory(&self) -> MemoryManager {
+        self.memory
+    }
+
+    /// The author's backend, which all its models share. Errors: `Internal` where [`export_backend!`](crate::export_backend!)
+    /// was not told that it is a `B`.
+    pub fn backend<B: Backend>(&self) -> Result<Arc<B>> {
+        self.backend.clone().and_then(|backend| backend.downcast().ok()).ok_or_else(|| {
+            let name = std::any::type_name::<B>();
+            Error::internal(format!("model '{}': export_backend! names no backend = {name}", self.name))
+        })
+    }
 }
 
 /// Lets the author complete the configuration where the server allows it.
@@ -117,14 +139,6 @@ pub(crate) unsafe fn auto_complete<M: Model>(model: *mut sys::TRITONBACKEND_Mode
 }
 
 unsafe fn read_config(model: *mut sys::TRITONBACKEND_Model) -> Result<ModelConfig> {
-    // SAFETY: a live model; the message is ours, its text is read before it is deleted, once.
-    unsafe {
-        let message = raw::model_config(model, 1)?;
-        let config = raw::message_json(message).and_then(|(base, size)| {
-            let bytes = if size == 0 { &[] } else { std::slice::from_raw_parts(base.cast::<u8>(), size) };
-            ModelConfig::from_json(&String::from_utf8_lossy(bytes))
-        });
-        let _ = raw::message_delete(message);
-        config
-    }
+    // SAFETY: a live model; the message is ours.
+    unsafe { message::take(raw::model_config(model, 1)?, "model configuration") }.map(ModelConfig::from)
 }

@@ -80,8 +80,10 @@ macro_rules! wrap {
 }
 
 mod metrics;
+mod server_side;
 
 pub use metrics::*;
+pub use server_side::*;
 
 type Backend = *mut TRITONBACKEND_Backend;
 type Model = *mut TRITONBACKEND_Model;

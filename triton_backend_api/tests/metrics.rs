@@ -185,3 +185,15 @@ fn a_server_without_histograms_says_so_and_counters_go_on() {
     Family::counter("test_absent", "x").unwrap().metric(&[]).unwrap().increment(1.0).unwrap();
     host.check();
 }
+
+#[test]
+fn a_label_that_the_server_cannot_make_is_an_error_that_names_the_metric() {
+    let host = FakeHost::new();
+    let family = Family::counter("test_label", "x").unwrap();
+    host.fail_next("TRITONSERVER_ParameterNew", 2);
+    let wrong = family.metric(&[("a", "1"), ("b", "2")]).err().unwrap();
+    assert!(wrong.message().contains("'test_label'"), "{wrong}");
+    assert!(wrong.message().contains("the server made no parameter"), "{wrong}");
+    drop(family);
+    host.check();
+}

@@ -1,5 +1,6 @@
 //! The entry points of the backend under test.
 
+use triton_backend_api::Backend;
 use triton_backend_api::glue::{self, Runner};
 use triton_backend_api::sys::*;
 
@@ -10,6 +11,7 @@ type Error = *mut TRITONSERVER_Error;
 #[allow(missing_docs)] // the names are Triton's
 pub struct EntryPoints {
     pub initialize: unsafe extern "C" fn(*mut TRITONBACKEND_Backend) -> Error,
+    pub finalize: unsafe extern "C" fn(*mut TRITONBACKEND_Backend) -> Error,
     pub get_backend_attribute:
         unsafe extern "C" fn(*mut TRITONBACKEND_Backend, *mut TRITONBACKEND_BackendAttribute) -> Error,
     pub model_initialize: unsafe extern "C" fn(*mut TRITONBACKEND_Model) -> Error,
@@ -25,9 +27,15 @@ impl EntryPoints {
     /// Those that `export_backend!` would export for this author's types. One executable can export one set,
     /// but call as many as it likes.
     pub fn of<R: Runner>() -> Self {
+        Self::with_backend::<(), R>()
+    }
+
+    /// The same, with a backend of the author's.
+    pub fn with_backend<B: Backend, R: Runner>() -> Self {
         Self {
-            initialize: initialize::<R>,
-            get_backend_attribute: get_backend_attribute::<R>,
+            initialize: initialize::<B>,
+            finalize,
+            get_backend_attribute: get_backend_attribute::<B, R>,
             model_initialize: model_initialize::<R>,
             model_finalize: model_finalize::<R>,
             instance_initialize: instance_initialize::<R>,
@@ -40,9 +48,9 @@ impl EntryPoints {
 
 /// The entry points as C sees them: anything that unwinds out of them aborts.
 macro_rules! c_functions {
-    ($($name:ident($($arg:ident: $type:ty),*) = $call:expr;)*) => { $(
-        #[allow(clippy::extra_unused_type_parameters)] // two of them are the same for every author
-        unsafe extern "C" fn $name<R: Runner>($($arg: $type),*) -> Error {
+    ($($name:ident $(<$($type_of:ident: $trait:ident),+>)? ($($arg:ident: $type:ty),*) = $call:expr;)*) => { $(
+        #[allow(clippy::extra_unused_type_parameters)] // one of them is the same for every author
+        unsafe extern "C" fn $name $(<$($type_of: $trait),+>)?($($arg: $type),*) -> Error {
             // SAFETY: called by this host as the ABI says.
             unsafe { $call }
         }
@@ -50,15 +58,17 @@ macro_rules! c_functions {
 }
 
 c_functions! {
-    initialize(backend: *mut TRITONBACKEND_Backend) = glue::initialize(backend);
-    get_backend_attribute(_backend: *mut TRITONBACKEND_Backend, attributes: *mut TRITONBACKEND_BackendAttribute)
-        = glue::get_backend_attribute::<R::Model>(attributes);
-    model_initialize(model: *mut TRITONBACKEND_Model) = glue::model_initialize::<R::Model>(model);
-    model_finalize(model: *mut TRITONBACKEND_Model) = glue::model_finalize::<R::Model>(model);
-    instance_initialize(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_initialize::<R>(instance);
-    instance_finalize(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_finalize::<R>(instance);
-    instance_ready(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_ready(instance);
-    instance_execute(
+    initialize<B: Backend>(backend: *mut TRITONBACKEND_Backend) = glue::initialize::<B>(backend);
+    finalize(backend: *mut TRITONBACKEND_Backend) = glue::finalize(backend);
+    get_backend_attribute<B: Backend, R: Runner>(
+        _backend: *mut TRITONBACKEND_Backend, attributes: *mut TRITONBACKEND_BackendAttribute
+    ) = glue::get_backend_attribute::<B, R::Model>(attributes);
+    model_initialize<R: Runner>(model: *mut TRITONBACKEND_Model) = glue::model_initialize::<R::Model>(model);
+    model_finalize<R: Runner>(model: *mut TRITONBACKEND_Model) = glue::model_finalize::<R::Model>(model);
+    instance_initialize<R: Runner>(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_initialize::<R>(instance);
+    instance_finalize<R: Runner>(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_finalize::<R>(instance);
+    instance_ready<R: Runner>(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_ready(instance);
+    instance_execute<R: Runner>(
         instance: *mut TRITONBACKEND_ModelInstance, requests: *mut *mut TRITONBACKEND_Request, count: u32
     ) = glue::instance_execute::<R>(instance, requests, count);
 }
@@ -70,6 +80,7 @@ macro_rules! exported_entry_points {
         use $crate::abi::*;
         unsafe extern "C" {
             fn TRITONBACKEND_Initialize(backend: *mut TRITONBACKEND_Backend) -> *mut TRITONSERVER_Error;
+            fn TRITONBACKEND_Finalize(backend: *mut TRITONBACKEND_Backend) -> *mut TRITONSERVER_Error;
             fn TRITONBACKEND_GetBackendAttribute(
                 backend: *mut TRITONBACKEND_Backend,
                 attributes: *mut TRITONBACKEND_BackendAttribute,
@@ -93,6 +104,7 @@ macro_rules! exported_entry_points {
         }
         $crate::EntryPoints {
             initialize: TRITONBACKEND_Initialize,
+            finalize: TRITONBACKEND_Finalize,
             get_backend_attribute: TRITONBACKEND_GetBackendAttribute,
             model_initialize: TRITONBACKEND_ModelInitialize,
             model_finalize: TRITONBACKEND_ModelFinalize,

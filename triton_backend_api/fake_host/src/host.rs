@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use triton_backend_api::sys::*;
 
-use crate::backend::BackendObject;
+use crate::backend::BackendSpec;
 use crate::child::{ChildCall, join};
-use crate::entry_points::EntryPoints;
-use crate::error::{HostError, take};
+use crate::error::HostError;
 use crate::inference::Stage;
 use crate::instance::BatchStatistics;
 use crate::log::LogLine;
 use crate::state::{State, lock};
-use crate::table::pointer;
-use crate::test_request::c_string;
 
 /// The ABI's calls name no server, so there is one at a time: tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -27,6 +24,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(300);
 /// The server of one test. While it lives other tests wait for theirs.
 pub struct FakeHost {
     server: usize,
+    /// The backend of models that are loaded without one, which nobody initialises.
+    backend: usize,
     _watch: Sender<()>,
     _turn: MutexGuard<'static, ()>,
 }
@@ -45,7 +44,12 @@ impl FakeHost {
         unsafe { triton_backend_api::glue::look_in(crate::late::lookup) };
         let mut state = lock();
         *state = State::default();
-        Self { server: state.servers.insert(()), _watch: watch(), _turn: turn }
+        let (server, backend) = (state.servers.insert(()), state.new_backend(BackendSpec::default()));
+        Self { server, backend, _watch: watch(), _turn: turn }
+    }
+
+    pub(crate) fn backend(&self) -> usize {
+        self.backend
     }
 
     pub(crate) fn server(&self) -> usize {
@@ -55,25 +59,6 @@ impl FakeHost {
     /// The backend API version that it claims.
     pub fn set_api_version(&self, major: u32, minor: u32) {
         lock().api_version = (major, minor);
-    }
-
-    /// Calls the backend's Initialize.
-    pub fn initialize(&self, entry_points: &EntryPoints) -> Result<(), HostError> {
-        let backend = lock().backends.insert(BackendObject { name: c_string("under_test") });
-        // SAFETY: a handle of this host; called as the ABI says.
-        let result = take(unsafe { (entry_points.initialize)(pointer(backend)) });
-        lock().backends.end(backend, "finalized").map(|_| result).unwrap_or(Ok(()))
-    }
-
-    /// The kinds of instance that the backend prefers, as it tells them.
-    pub fn backend_attributes(
-        &self,
-        entry_points: &EntryPoints,
-    ) -> Result<Vec<TRITONSERVER_InstanceGroupKind>, HostError> {
-        let attributes = lock().attributes.insert(Vec::new());
-        // SAFETY: as above; the backend itself is not looked at.
-        take(unsafe { (entry_points.get_backend_attribute)(std::ptr::null_mut(), pointer(attributes)) })?;
-        Ok(lock().attributes.end(attributes, "read").unwrap_or_default())
     }
 
     /// Adds a model that answers in-process requests.
@@ -178,7 +163,9 @@ fn leaks(state: &State, found: &mut Vec<String>) {
         leaked(format!("{}, {whose},", state.inferences.name(handle)));
     }
     let traces = state.traces.iter().filter(|(_, trace)| !trace.of_request);
-    let plain = (state.messages.iter().map(|(handle, _)| state.messages.name(handle)))
+    state.memory.left().for_each(&mut leaked);
+    let messages = state.messages.iter().filter(|(_, message)| !message.lent);
+    let plain = (messages.map(|(handle, _)| state.messages.name(handle)))
         .chain(state.factories.iter().map(|(handle, _)| state.factories.name(handle)))
         .chain(state.responses.iter().map(|(handle, _)| state.responses.name(handle)))
         .chain(state.inferred.iter().map(|(handle, _)| state.inferred.name(handle)))

@@ -35,6 +35,7 @@ impl EntryPoints {
         }
         let entry_points = Self {
             initialize: optional!(b"TRITONBACKEND_Initialize", nothing),
+            finalize: optional!(b"TRITONBACKEND_Finalize", nothing),
             get_backend_attribute: optional!(b"TRITONBACKEND_GetBackendAttribute", no_attributes),
             model_initialize: optional!(b"TRITONBACKEND_ModelInitialize", nothing),
             model_finalize: optional!(b"TRITONBACKEND_ModelFinalize", nothing),

@@ -14,7 +14,7 @@ use crate::entry_points::EntryPoints;
 use crate::error::{HostError, take};
 use crate::factory::Common;
 use crate::host::FakeHost;
-use crate::instance::{InstanceObject, StatePointer};
+use crate::instance::StatePointer;
 use crate::model::{ModelObject, unload, unload_if_idle};
 use crate::request::{ParameterObject, RequestObject};
 use crate::state::{CHANGED, State, lock};
@@ -70,17 +70,28 @@ pub struct Execution {
 }
 
 impl FakeHost {
-    /// Loads a model as the server does: what fails to load is finalized too.
+    /// Loads a model as the server does: what fails to load is finalized too. Its backend is not initialised; where it
+    /// has to be, see [`FakeHost::load_backend`].
     pub fn load(&self, entry_points: EntryPoints, spec: ModelSpec) -> Result<LoadedModel<'_>, HostError> {
+        self.load_of(self.backend(), entry_points, spec)
+    }
+
+    pub(crate) fn load_of(
+        &self,
+        backend: usize,
+        entry_points: EntryPoints,
+        spec: ModelSpec,
+    ) -> Result<LoadedModel<'_>, HostError> {
         let mut state = lock();
         let model = state.models.insert(ModelObject {
             entry_points,
+            backend,
             server: self.server(),
             name: c_string(&spec.name),
             version: spec.version,
             artifact_type: spec.artifact_type,
             repository: c_string(&spec.repository.to_string_lossy()),
-            config: spec.config,
+            config: spec.config.clone(),
             auto_complete: spec.auto_complete,
             state: StatePointer(std::ptr::null_mut()),
             instances: Vec::new(),
@@ -93,14 +104,8 @@ impl FakeHost {
         take(unsafe { (entry_points.model_initialize)(pointer(model)) })?;
         for (index, (kind, device_id)) in spec.instances.iter().enumerate() {
             let mut state = lock();
-            let instance = state.instances.insert(InstanceObject {
-                model,
-                name: c_string(&format!("{}_{index}", spec.name)),
-                kind: *kind,
-                device_id: *device_id,
-                state: StatePointer(std::ptr::null_mut()),
-                executing: false,
-            });
+            let name = format!("{}_{index}", spec.name);
+            let instance = state.new_instance(model, &name, (*kind, *device_id), &spec.config);
             if let Ok(model) = state.models.get(model) {
                 model.instances.push(instance);
             }

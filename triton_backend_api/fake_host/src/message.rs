@@ -2,13 +2,26 @@
 
 use std::ffi::c_char;
 
+use serde_json::Value;
 use triton_backend_api::sys::*;
 
-use crate::state::{Refusal, consume, put, symbols};
+use crate::state::{Refusal, State, consume, put, symbols};
 use crate::table::{handle, pointer};
 
 pub(crate) struct MessageObject {
     pub json: Vec<u8>,
+    /// Whether it stays the server's.
+    pub lent: bool,
+}
+
+impl MessageObject {
+    pub fn new(json: &Value) -> Self {
+        Self { json: json.to_string().into_bytes(), lent: false }
+    }
+
+    pub fn lent(json: &Value) -> Self {
+        Self { lent: true, ..Self::new(json) }
+    }
 }
 
 symbols! {
@@ -19,7 +32,7 @@ symbols! {
             return Err(Refusal::Violation("null was passed for a document".to_owned()));
         }
         let json = std::slice::from_raw_parts(base.cast::<u8>(), byte_size).to_vec();
-        put(message, pointer(state.messages.insert(MessageObject { json })))
+        put(message, pointer(state.messages.insert(MessageObject { json, lent: false })))
     }
 
     fn TRITONSERVER_MessageSerializeToJson(
@@ -34,5 +47,11 @@ symbols! {
 /// See the ABI.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_MessageDelete(message: *mut TRITONSERVER_Message) -> *mut TRITONSERVER_Error {
-    consume("TRITONSERVER_MessageDelete", |state, _| state.messages.end(handle(message), "deleted"), drop)
+    let delete = |state: &mut State, _| {
+        if state.messages.get(handle(message))?.lent {
+            return Err(Refusal::Violation("a message of the server's was deleted".to_owned()));
+        }
+        state.messages.end(handle(message), "deleted")
+    };
+    consume("TRITONSERVER_MessageDelete", delete, drop)
 }

@@ -14,6 +14,7 @@ use crate::{error, log::LogLine};
 
 pub(crate) struct ModelObject {
     pub entry_points: EntryPoints,
+    pub backend: usize,
     pub server: usize,
     pub name: CString,
     pub version: u64,
@@ -31,7 +32,7 @@ pub(crate) struct ModelObject {
 
 const CONFIG_VERSION: u32 = 1;
 
-fn check_version(version: u32) -> Result<(), Refusal> {
+pub(crate) fn check_version(version: u32) -> Result<(), Refusal> {
     match version {
         CONFIG_VERSION => Ok(()),
         other => Err(Refusal::Violation(format!("configuration version {other} does not exist"))),
@@ -60,8 +61,8 @@ symbols! {
         model: *mut TRITONBACKEND_Model, config_version: u32, model_config: *mut *mut TRITONSERVER_Message
     ) |state| {
         check_version(config_version)?;
-        let json = state.models.get(handle(model))?.config.to_string().into_bytes();
-        put(model_config, pointer(state.messages.insert(MessageObject { json })))
+        let message = MessageObject::new(&state.models.get(handle(model))?.config);
+        put(model_config, pointer(state.messages.insert(message)))
     }
 
     fn TRITONBACKEND_ModelAutoCompleteConfig(
@@ -82,6 +83,10 @@ symbols! {
         }
         object.config = config;
         Ok(())
+    }
+
+    fn TRITONBACKEND_ModelBackend(model: *mut TRITONBACKEND_Model, backend: *mut *mut TRITONBACKEND_Backend) |state| {
+        put(backend, pointer(state.models.get(handle(model))?.backend))
     }
 
     fn TRITONBACKEND_ModelServer(model: *mut TRITONBACKEND_Model, server: *mut *mut TRITONSERVER_Server) |state| {
@@ -120,16 +125,16 @@ pub(crate) fn unload(model: usize, entry_points: &EntryPoints, instances: &[usiz
     for instance in instances {
         // SAFETY: a handle of this host; the entry point is called as the ABI says.
         finalized(unsafe { (entry_points.instance_finalize)(pointer(*instance)) });
-        let _ = lock().instances.end(*instance, "finalized");
+        let _ = lock().instances.end(*instance, "finalized").map(|instance| instance.state.lose());
     }
     // SAFETY: as above; its instances are gone.
     finalized(unsafe { (entry_points.model_finalize)(pointer(model)) });
-    let _ = lock().models.end(model, "finalized");
+    let _ = lock().models.end(model, "finalized").map(|model| model.state.lose());
     CHANGED.notify_all();
 }
 
 /// The server only logs what finalizing fails with.
-fn finalized(error: *mut TRITONSERVER_Error) {
+pub(crate) fn finalized(error: *mut TRITONSERVER_Error) {
     if let Err(e) = error::take(error) {
         let message = format!("finalizing failed: {e}");
         let line = LogLine { level: TRITONSERVER_LOG_ERROR, file: "server".to_owned(), line: 0, message };

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, c_char};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
 use triton_backend_api::sys::*;
 
 use crate::allocator::AllocatorObject;
 use crate::attributes::AttributesObject;
-use crate::backend::BackendObject;
+use crate::backend::{BackendAttributes, BackendObject};
 use crate::child::Children;
 use crate::error::{ErrorObject, HostError};
 use crate::factory::FactoryObject;
@@ -17,11 +18,13 @@ use crate::inference::InferenceObject;
 use crate::inferred::InferredObject;
 use crate::instance::{BatchStatistics, InstanceObject};
 use crate::log::Log;
+use crate::memory::Memory;
 use crate::message::MessageObject;
 use crate::metrics::{ArgsObject, Endpoint, FamilyObject, MetricObject, ParameterObject};
 use crate::model::ModelObject;
 use crate::request::{Answers, InputObject, RequestObject};
 use crate::response::{OutputObject, ResponseObject};
+use crate::server::Health;
 use crate::table::{Table, pointer};
 use crate::trace::TraceObject;
 
@@ -54,6 +57,10 @@ pub(crate) struct State {
     pub endpoint: Endpoint,
     /// The response to each request that was made last.
     pub newest_responses: HashMap<usize, usize>,
+    pub health: Health,
+    pub memory: Memory,
+    /// What the command line sets for each host policy.
+    pub host_policies: BTreeMap<String, Value>,
     /// Younger calls that this server does not have.
     pub absent: BTreeSet<&'static str>,
     faults: Vec<Fault>,
@@ -61,7 +68,7 @@ pub(crate) struct State {
     pub messages: Table<MessageObject>,
     pub servers: Table<()>,
     pub backends: Table<BackendObject>,
-    pub attributes: Table<Vec<TRITONSERVER_InstanceGroupKind>>,
+    pub attributes: Table<BackendAttributes>,
     pub models: Table<ModelObject>,
     pub instances: Table<InstanceObject>,
     pub requests: Table<RequestObject>,
@@ -92,6 +99,9 @@ impl Default for State {
             answers: Answers::default(),
             endpoint: Endpoint::default(),
             newest_responses: HashMap::new(),
+            health: Health::default(),
+            memory: Memory::default(),
+            host_policies: BTreeMap::new(),
             absent: BTreeSet::new(),
             faults: Vec::new(),
             errors: Table::new("error"),

@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::backend::{Backend, BackendContext, BackendState, InstanceGroup};
 use crate::error::{Error, Result};
 use crate::glue::boundary::boundary;
 use crate::glue::pin::keep_mapped;
@@ -24,40 +25,66 @@ struct InstanceState<R: Runner> {
     profile: Arc<Profile>,
 }
 
-/// `TRITONBACKEND_Initialize`: refuses a server whose API this backend cannot work with.
+/// `TRITONBACKEND_Initialize`: refuses a server whose API this backend cannot work with, and makes the author's backend.
 ///
 /// # Safety
 /// Called by the server as the ABI says.
-pub unsafe fn initialize(backend: *mut sys::TRITONBACKEND_Backend) -> *mut sys::TRITONSERVER_Error {
+pub unsafe fn initialize<B: Backend>(
+    backend: *mut sys::TRITONBACKEND_Backend,
+) -> *mut sys::TRITONSERVER_Error {
     boundary("initialize", || {
-        // SAFETY: called by the server with its backend.
-        let ((major, minor), name) = unsafe { (raw::api_version()?, raw::text(raw::backend_name(backend)?)) };
-        let (our_major, our_minor) = (sys::TRITON_ABI_BACKEND_MAJOR, sys::TRITON_ABI_BACKEND_MINOR);
-        if major != our_major || minor < our_minor {
-            return Err(Error::unsupported(format!(
-                "backend '{name}': the server's backend API is {major}.{minor}; accepted is {our_major}.{our_minor} \
-                 or a later {our_major}.x"
-            )));
-        }
+        // SAFETY: called by the server with the backend it initialises.
+        let cx = unsafe { BackendContext::new(backend) }?;
         keep_mapped();
-        Ok(())
+        let state = Box::new(BackendState(Arc::new(B::initialize(&cx)?)));
+        // SAFETY: the server keeps the pointer until `finalize` takes it back.
+        unsafe { set_state(state, |state| raw::backend_set_state(backend, state)) }
     })
 }
 
-/// `TRITONBACKEND_GetBackendAttribute`: the instance kinds that the author prefers.
+/// `TRITONBACKEND_Finalize`.
 ///
 /// # Safety
 /// Called by the server as the ABI says.
-pub unsafe fn get_backend_attribute<M: Model>(
+pub unsafe fn finalize(backend: *mut sys::TRITONBACKEND_Backend) -> *mut sys::TRITONSERVER_Error {
+    boundary("finalize", || {
+        // SAFETY: set by `initialize` or, where that failed, never: then it is null.
+        unsafe {
+            let state = raw::backend_state(backend)?;
+            // Freed whether the server forgets the pointer or not: it does not ask again.
+            let forgotten = raw::backend_set_state(backend, std::ptr::null_mut());
+            drop(take_state::<BackendState>(state));
+            forgotten
+        }
+    })
+}
+
+/// `TRITONBACKEND_GetBackendAttribute`: the instances that the author prefers, and how they may be made.
+///
+/// # Safety
+/// Called by the server as the ABI says.
+pub unsafe fn get_backend_attribute<B: Backend, M: Model>(
     attributes: *mut sys::TRITONBACKEND_BackendAttribute,
 ) -> *mut sys::TRITONSERVER_Error {
     boundary("get_backend_attribute", || {
-        M::preferred_instances().iter().try_for_each(|kind| {
-            // SAFETY: called by the server with its attributes; no device is named.
+        let mut groups = B::preferred_groups();
+        if groups.is_empty() {
+            groups.extend(M::preferred_instances().iter().map(|kind| InstanceGroup::from(*kind)));
+        }
+        for group in &groups {
+            let (kind, devices) = (group.kind.to_raw(), group.device_ids.as_slice());
+            let first = if devices.is_empty() { std::ptr::null() } else { devices.as_ptr() };
+            let count = devices.len() as u64;
+            // SAFETY: called by the server with its attributes; the numbers are live for their count.
             unsafe {
-                raw::attribute_add_preferred_instance_group(attributes, kind.to_raw(), 1, std::ptr::null(), 0)
-            }
-        })
+                raw::attribute_add_preferred_instance_group(attributes, kind, group.count, first, count)
+            }?;
+        }
+        if B::parallel_instance_loading() {
+            // SAFETY: as above.
+            unsafe { raw::attribute_set_parallel_instance_loading(attributes, true) }?;
+        }
+        Ok(())
     })
 }
 
@@ -207,20 +234,30 @@ unsafe fn take_state<T>(state: *mut std::ffi::c_void) -> Option<Box<T>> {
 /// Exports a backend: `export_backend!(MyModel, MyInstance)` for an [`Instance`](crate::Instance),
 /// `export_backend!(MyModel, concurrent MyInstance)` for a [`ConcurrentInstance`](crate::ConcurrentInstance).
 ///
+/// A state that all models share is named last: `export_backend!(MyModel, MyInstance, backend = MyBackend)`, a
+/// [`Backend`](crate::Backend).
+///
 /// It defines the `TRITONBACKEND_*` functions, so a library holds one of it.
 #[macro_export]
 macro_rules! export_backend {
     ($model:ty, concurrent $instance:ty) => {
-        $crate::export_backend!(@entry_points $model, $crate::glue::Concurrent<$instance>);
+        $crate::export_backend!(@entry_points (), $model, $crate::glue::Concurrent<$instance>);
     };
     ($model:ty, $instance:ty) => {
-        $crate::export_backend!(@entry_points $model, $crate::glue::Sequential<$instance>);
+        $crate::export_backend!(@entry_points (), $model, $crate::glue::Sequential<$instance>);
     };
-    (@entry_points $model:ty, $runner:ty) => {
+    ($model:ty, concurrent $instance:ty, backend = $backend:ty) => {
+        $crate::export_backend!(@entry_points $backend, $model, $crate::glue::Concurrent<$instance>);
+    };
+    ($model:ty, $instance:ty, backend = $backend:ty) => {
+        $crate::export_backend!(@entry_points $backend, $model, $crate::glue::Sequential<$instance>);
+    };
+    (@entry_points $backend:ty, $model:ty, $runner:ty) => {
         // A block of its own, without imports or aliases: nothing here can meet the author's names.
         const _: () = {
             $crate::export_backend! { @functions
-                TRITONBACKEND_Initialize(backend: TRITONBACKEND_Backend) = initialize(backend);
+                TRITONBACKEND_Initialize(backend: TRITONBACKEND_Backend) = initialize::<$backend>(backend);
+                TRITONBACKEND_Finalize(backend: TRITONBACKEND_Backend) = finalize(backend);
                 TRITONBACKEND_ModelInitialize(model: TRITONBACKEND_Model) = model_initialize::<$model>(model);
                 TRITONBACKEND_ModelFinalize(model: TRITONBACKEND_Model) = model_finalize::<$model>(model);
                 TRITONBACKEND_ModelInstanceInitialize(instance: TRITONBACKEND_ModelInstance)
@@ -239,7 +276,7 @@ macro_rules! export_backend {
                 attributes: *mut $crate::sys::TRITONBACKEND_BackendAttribute,
             ) -> *mut $crate::sys::TRITONSERVER_Error {
                 // SAFETY: called by the server as its ABI says.
-                unsafe { $crate::glue::get_backend_attribute::<$model>(attributes) }
+                unsafe { $crate::glue::get_backend_attribute::<$backend, $model>(attributes) }
             }
 
             /// # Safety

@@ -1,12 +1,14 @@
 //! Where tensors lie, and memory that outlives a call.
 
 mod host;
+mod server;
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use crate::{raw, sys};
 pub use host::{HostMemory, HostPool};
+pub use server::{MemoryManager, ServerMemory};
 
 /// The kind of memory a buffer lies in, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

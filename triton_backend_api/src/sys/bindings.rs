@@ -74,6 +74,11 @@ pub struct TRITONBACKEND_Input {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct TRITONBACKEND_MemoryManager {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct TRITONBACKEND_Model {
     _unused: [u8; 0],
 }
@@ -156,6 +161,11 @@ pub const TRITONSERVER_RESPONSE_COMPLETE_FINAL: TRITONSERVER_ResponseCompleteFla
 pub type TRITONSERVER_ResponseCompleteFlag = ::core::ffi::c_uint;
 pub const TRITONBACKEND_ARTIFACT_FILESYSTEM: TRITONBACKEND_ArtifactType = 0;
 pub type TRITONBACKEND_ArtifactType = ::core::ffi::c_uint;
+pub const TRITONBACKEND_EXECUTION_BLOCKING: TRITONBACKEND_ExecutionPolicy = 0;
+pub const TRITONBACKEND_EXECUTION_DEVICE_BLOCKING: TRITONBACKEND_ExecutionPolicy = 1;
+pub type TRITONBACKEND_ExecutionPolicy = ::core::ffi::c_uint;
+pub const TRITONSERVER_INDEX_FLAG_READY: TRITONSERVER_ModelIndexFlag = 1;
+pub type TRITONSERVER_ModelIndexFlag = ::core::ffi::c_uint;
 pub const TRITONSERVER_METRIC_KIND_COUNTER: TRITONSERVER_MetricKind = 0;
 pub const TRITONSERVER_METRIC_KIND_GAUGE: TRITONSERVER_MetricKind = 1;
 pub const TRITONSERVER_METRIC_KIND_HISTOGRAM: TRITONSERVER_MetricKind = 2;
@@ -533,6 +543,56 @@ unsafe extern "C" {
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
+    pub fn TRITONSERVER_ServerIsLive(
+        server: *mut TRITONSERVER_Server,
+        live: *mut bool,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_ServerIsReady(
+        server: *mut TRITONSERVER_Server,
+        ready: *mut bool,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_ServerMetadata(
+        server: *mut TRITONSERVER_Server,
+        server_metadata: *mut *mut TRITONSERVER_Message,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_ServerModelMetadata(
+        server: *mut TRITONSERVER_Server,
+        model_name: *const ::core::ffi::c_char,
+        model_version: i64,
+        model_metadata: *mut *mut TRITONSERVER_Message,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_ServerModelStatistics(
+        server: *mut TRITONSERVER_Server,
+        model_name: *const ::core::ffi::c_char,
+        model_version: i64,
+        model_stats: *mut *mut TRITONSERVER_Message,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_ServerModelConfig(
+        server: *mut TRITONSERVER_Server,
+        model_name: *const ::core::ffi::c_char,
+        model_version: i64,
+        config_version: u32,
+        model_config: *mut *mut TRITONSERVER_Message,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONSERVER_ServerModelIndex(
+        server: *mut TRITONSERVER_Server,
+        flags: u32,
+        model_index: *mut *mut TRITONSERVER_Message,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
     pub fn TRITONSERVER_ServerModelIsReady(
         server: *mut TRITONSERVER_Server,
         model_name: *const ::core::ffi::c_char,
@@ -570,6 +630,72 @@ unsafe extern "C" {
         count: u64,
         device_ids: *const u64,
         id_count: u64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
+        backend_attributes: *mut TRITONBACKEND_BackendAttribute,
+        enabled: bool,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_BackendConfig(
+        backend: *mut TRITONBACKEND_Backend,
+        backend_config: *mut *mut TRITONSERVER_Message,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_BackendExecutionPolicy(
+        backend: *mut TRITONBACKEND_Backend,
+        policy: *mut TRITONBACKEND_ExecutionPolicy,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_BackendSetExecutionPolicy(
+        backend: *mut TRITONBACKEND_Backend,
+        policy: TRITONBACKEND_ExecutionPolicy,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_BackendArtifacts(
+        backend: *mut TRITONBACKEND_Backend,
+        artifact_type: *mut TRITONBACKEND_ArtifactType,
+        location: *mut *const ::core::ffi::c_char,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_BackendMemoryManager(
+        backend: *mut TRITONBACKEND_Backend,
+        manager: *mut *mut TRITONBACKEND_MemoryManager,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_BackendState(
+        backend: *mut TRITONBACKEND_Backend,
+        state: *mut *mut ::core::ffi::c_void,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_BackendSetState(
+        backend: *mut TRITONBACKEND_Backend,
+        state: *mut ::core::ffi::c_void,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_MemoryManagerAllocate(
+        manager: *mut TRITONBACKEND_MemoryManager,
+        buffer: *mut *mut ::core::ffi::c_void,
+        memory_type: TRITONSERVER_MemoryType,
+        memory_type_id: i64,
+        byte_size: u64,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_MemoryManagerFree(
+        manager: *mut TRITONBACKEND_MemoryManager,
+        buffer: *mut ::core::ffi::c_void,
+        memory_type: TRITONSERVER_MemoryType,
+        memory_type_id: i64,
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
@@ -612,6 +738,12 @@ unsafe extern "C" {
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {
+    pub fn TRITONBACKEND_ModelBackend(
+        model: *mut TRITONBACKEND_Model,
+        backend: *mut *mut TRITONBACKEND_Backend,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
     pub fn TRITONBACKEND_ModelServer(
         model: *mut TRITONBACKEND_Model,
         server: *mut *mut TRITONSERVER_Server,
@@ -645,6 +777,45 @@ unsafe extern "C" {
     pub fn TRITONBACKEND_ModelInstanceDeviceId(
         instance: *mut TRITONBACKEND_ModelInstance,
         device_id: *mut i32,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ModelInstanceHostPolicy(
+        instance: *mut TRITONBACKEND_ModelInstance,
+        host_policy: *mut *mut TRITONSERVER_Message,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ModelInstanceIsPassive(
+        instance: *mut TRITONBACKEND_ModelInstance,
+        is_passive: *mut bool,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ModelInstanceProfileCount(
+        instance: *mut TRITONBACKEND_ModelInstance,
+        count: *mut u32,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ModelInstanceProfileName(
+        instance: *mut TRITONBACKEND_ModelInstance,
+        index: u32,
+        profile_name: *mut *const ::core::ffi::c_char,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
+        instance: *mut TRITONBACKEND_ModelInstance,
+        count: *mut u32,
+    ) -> *mut TRITONSERVER_Error;
+}
+unsafe extern "C" {
+    pub fn TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
+        instance: *mut TRITONBACKEND_ModelInstance,
+        index: u32,
+        kind: *mut *const ::core::ffi::c_char,
+        id: *mut i64,
     ) -> *mut TRITONSERVER_Error;
 }
 unsafe extern "C" {

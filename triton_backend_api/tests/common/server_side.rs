@@ -1,7 +1,24 @@
 //! The calls that are made when a backend and its models are loaded, and by what they keep; requests make the others.
 
 /// Those that `faults_server.rs` makes fail, each in each place.
-pub const CALLS: [&str; 14] = [
+pub const CALLS: [&str; 38] = [
+    "TRITONBACKEND_BackendArtifacts",
+    "TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading",
+    "TRITONBACKEND_BackendConfig",
+    "TRITONBACKEND_BackendExecutionPolicy",
+    "TRITONBACKEND_BackendMemoryManager",
+    "TRITONBACKEND_BackendSetExecutionPolicy",
+    "TRITONBACKEND_BackendSetState",
+    "TRITONBACKEND_BackendState",
+    "TRITONBACKEND_MemoryManagerAllocate",
+    "TRITONBACKEND_MemoryManagerFree",
+    "TRITONBACKEND_ModelBackend",
+    "TRITONBACKEND_ModelInstanceHostPolicy",
+    "TRITONBACKEND_ModelInstanceIsPassive",
+    "TRITONBACKEND_ModelInstanceProfileCount",
+    "TRITONBACKEND_ModelInstanceProfileName",
+    "TRITONBACKEND_ModelInstanceSecondaryDeviceCount",
+    "TRITONBACKEND_ModelInstanceSecondaryDeviceProperties",
     "TRITONSERVER_MetricArgsDelete",
     "TRITONSERVER_MetricArgsNew",
     "TRITONSERVER_MetricArgsSetHistogram",
@@ -16,4 +33,11 @@ pub const CALLS: [&str; 14] = [
     "TRITONSERVER_MetricValue",
     "TRITONSERVER_ParameterDelete",
     "TRITONSERVER_ParameterNew",
+    "TRITONSERVER_ServerIsLive",
+    "TRITONSERVER_ServerIsReady",
+    "TRITONSERVER_ServerMetadata",
+    "TRITONSERVER_ServerModelConfig",
+    "TRITONSERVER_ServerModelIndex",
+    "TRITONSERVER_ServerModelMetadata",
+    "TRITONSERVER_ServerModelStatistics",
 ];

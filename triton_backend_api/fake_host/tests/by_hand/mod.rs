@@ -46,6 +46,7 @@ unsafe extern "C" fn execute(
 /// A backend in C's manner, which frees nothing by itself.
 pub const BY_HAND: EntryPoints = EntryPoints {
     initialize: fine,
+    finalize: fine,
     get_backend_attribute: attributes,
     model_initialize: fine,
     model_finalize: fine,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use triton_fake_host::{Execution, FakeHost, HostError, LoadedModel, TestRequest};
+use triton_fake_host::{BackendSpec, Execution, FakeHost, HostError, LoadedModel, TestRequest};
 
 use crate::subject::Subject;
 
@@ -105,13 +105,14 @@ fn life(check: &Check, subject: &Subject, host: &FakeHost, patience: Duration, r
             report.broken.push(format!("{what} was refused, where nothing was wrong: {e}"));
         }
     };
-    if let Err(e) = host.initialize(&subject.entry_points) {
-        return refused("the backend", e);
-    }
-    if let Err(e) = host.backend_attributes(&subject.entry_points) {
+    let backend = match host.load_backend(subject.entry_points, BackendSpec::default()) {
+        Ok(backend) => backend,
+        Err(e) => return refused("the backend", e),
+    };
+    if let Err(e) = backend.attributes() {
         return refused("the backend's attributes", e);
     }
-    let model = match host.load(subject.entry_points, subject.model()) {
+    let model = match backend.load(subject.model()) {
         Ok(model) => model,
         Err(e) => return refused("the model", e),
     };
