@@ -3,8 +3,8 @@
 use build_id::BUILD_ID;
 use serde_json::Value;
 use triton_backend_api::{
-    ConcurrentInstance, Error, InstanceContext, InstanceKind, Model, ModelConfig, ModelContext, OwnedReply,
-    OwnedRequest, Reply, Request, Result, log,
+    ConcurrentInstance, Error, ErrorCode, InstanceContext, InstanceKind, Model, ModelConfig, ModelContext,
+    OwnedReply, OwnedRequest, Reply, Request, Result, log,
 };
 
 use crate::answer::{self, Provenance, Spacing};
@@ -12,8 +12,11 @@ use crate::bridge::Bridge;
 use crate::config::{Limits, PipelineConfig};
 use crate::cpu::{Cpu, Threads};
 use crate::interface::{self, INPUT, Interface, OUTPUTS};
-use crate::pipeline::{Pipeline, PreparedVolume, Results, Segmentation};
+use crate::metrics::{Metrics, Owner};
+use crate::pipeline::{Pipeline, PreparedVolume, Results, Segmentation, Wanted};
+use crate::readiness::Readiness;
 use crate::segmenter::{Scores, Segmenter};
+use crate::shadow::{Shadow, Turn};
 use crate::timed::Timed;
 use crate::volume::Shape3;
 
@@ -24,6 +27,9 @@ pub struct SpleenModel {
     pipeline: Pipeline,
     provenance: Provenance,
     segmenter: Segmenter,
+    metrics: Metrics,
+    shadow: Option<Shadow>,
+    readiness: Readiness,
     threads: Threads,
     limits: Limits,
     max_in_flight: usize,
@@ -41,11 +47,17 @@ impl Model for SpleenModel {
         let provenance = Provenance::new(&config);
         let (hash, canonical) = (provenance.config_hash(), config.canonical());
         log!(Info, "{name}: {BUILD_ID}, configuration {hash}: {canonical}");
+        let owner = Owner::new(&name, cx.version());
+        let shadow =
+            config.shadow.clone().map(|shadow| Shadow::new(cx.server().clone(), &name, &owner, shadow));
         Ok(Self {
             interface: Interface::new(cx.config(), &config)?,
             pipeline: Pipeline::new(&config),
             provenance,
             segmenter: Segmenter::new(cx.server().clone(), config.segmentation),
+            metrics: Metrics::new(&owner),
+            shadow: shadow.transpose()?,
+            readiness: Readiness::new(cx),
             threads: Threads::new(config.threads)?,
             limits: config.limits.beside(cx.config().max_batch_size()),
             max_in_flight: config.max_in_flight,
@@ -79,7 +91,13 @@ impl ConcurrentInstance for SpleenInstance {
 
     fn create(model: &SpleenModel, cx: &InstanceContext) -> Result<Self> {
         let device = match cx.kind() {
-            InstanceKind::Cpu => AnyDevice::Cpu(Cpu::new(model.threads.clone(), model.volumes)),
+            InstanceKind::Cpu => {
+                let cpu = Cpu::new(model.threads.clone(), model.volumes);
+                if model.interface.has_native() {
+                    cpu.keep_native(model.volumes);
+                }
+                AnyDevice::Cpu(cpu)
+            }
             other => {
                 return Err(Error::unsupported(format!(
                     "instance '{}' is {other}; accepted by this build is KIND_CPU",
@@ -96,21 +114,15 @@ impl ConcurrentInstance for SpleenInstance {
         self.max_in_flight
     }
 
-    fn start(&self, model: &SpleenModel, request: OwnedRequest, mut reply: OwnedReply) {
-        let mut stage = Stage::Read;
-        let result = match &self.device {
-            AnyDevice::Cpu(device) => serve(model, device, &request, &mut reply, &mut stage),
-        };
-        if let Err(e) = &result {
-            let (name, id) = (&model.name, request.id().unwrap_or_default());
-            log!(Warn, "{name}: request '{id}' failed in {stage:?}: {e}");
+    fn start(&self, model: &SpleenModel, request: OwnedRequest, reply: OwnedReply) {
+        match &self.device {
+            AnyDevice::Cpu(device) => run(model, device, request, reply),
         }
-        reply.send(result);
     }
 }
 
-/// Where a request is, for the log.
-#[derive(Clone, Copy, Debug)]
+/// Where a request is, for the log and the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Read,
     Prepare,
@@ -119,16 +131,62 @@ enum Stage {
     Write,
 }
 
-/// Answers one request: read, prepare, the network, finish, write.
+impl Stage {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Prepare => "prepare",
+            Self::Segment => "segment",
+            Self::Finish => "finish",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// One request from its arrival until it is answered, counted and, in its turn, on its way to the shadow model.
+fn run<D: Bridge>(model: &SpleenModel, device: &D, request: OwnedRequest, mut reply: OwnedReply) {
+    let device = Timed::new(device);
+    let (name, id) = (&model.name, request.id().unwrap_or_default());
+    let is_warm_up = model.readiness.is_warm_up();
+    let shadow = model.shadow.as_ref().filter(|_| !is_warm_up);
+    let mut turn = shadow.and_then(|shadow| shadow.turn(&request));
+    let mut stage = Stage::Read;
+    let served = serve(model, &device, &request, &mut reply, &mut stage, turn.as_mut());
+    model.metrics.steps(&device.steps());
+    let (result, masks) = match served {
+        Ok(masks) => (Ok(()), masks),
+        // Load order is free: a model must not fail to load because the network is not there yet.
+        Err(e) if is_warm_up && stage == Stage::Segment && e.code() == ErrorCode::Unavailable => {
+            log!(Info, "{name}: a warm-up request got as far as the network: {e}");
+            (Ok(()), Vec::new())
+        }
+        Err(e) => {
+            log!(Warn, "{name}: request '{id}' failed in {}: {e}", stage.name());
+            model.metrics.failure(stage.name(), e.code());
+            (Err(e), Vec::new())
+        }
+    };
+    let succeeded = result.is_ok();
+    reply.send(result);
+    // The client has its answer: nothing from here on is at its cost.
+    if let (Some(shadow), Some(turn), true) = (shadow, turn, succeeded) {
+        match masks.into_iter().map(|mask| device.labels_to_host(mask)).collect::<Result<_>>() {
+            Ok(masks) => shadow.compare(turn, id, masks),
+            Err(e) => log!(Warn, "{name}: request '{id}': no comparison with the shadow model: {e}"),
+        }
+    }
+}
+
+/// Answers one request: read, prepare, the network, finish, write. Gives the masks, where they are to be compared.
 fn serve<D: Bridge>(
     model: &SpleenModel,
-    device: &D,
+    device: &Timed<'_, D>,
     request: &Request,
     reply: &mut Reply,
     stage: &mut Stage,
-) -> Result<()> {
+    mut turn: Option<&mut Turn>,
+) -> Result<Vec<D::Labels>> {
     let (interface, pipeline) = (&model.interface, &model.pipeline);
-    let device = &Timed::new(device);
     let wanted = interface.wanted(&request.requested_outputs()?)?;
     let spacing = Spacing::of(request)?;
     let input = request.input(INPUT)?;
@@ -136,6 +194,7 @@ fn serve<D: Bridge>(
     model.limits.check(volumes, input_shape)?;
     let prepared = {
         let source = device.read(&input)?;
+        model.metrics.input(input.byte_size());
         let volumes = device.volumes(&source, interface.voxel_type, input_shape)?;
         *stage = Stage::Prepare;
         check_cancelled(request)?;
@@ -150,7 +209,11 @@ fn serve<D: Bridge>(
     reply.mark_compute_start();
     let (tensors, placements): (Vec<_>, Vec<_>) =
         prepared.into_iter().map(|volume| (volume.tensor, volume.placement)).unzip();
-    let scores = device.time("network", || model.segmenter.segment(device, request, tensors, size))?;
+    let call = || device.time("network", || model.segmenter.segment(device, request, tensors, size));
+    let scores = match turn.as_deref_mut() {
+        Some(turn) => turn.copy_beside(&input, call),
+        None => call(),
+    }?;
     reply.mark_compute_end();
     scores.iter().try_for_each(|scores| interface.check_classes(scores.classes()))?;
     let networks: Vec<_> = scores.iter().map(Scores::network).collect::<Result<_>>()?;
@@ -159,48 +222,56 @@ fn serve<D: Bridge>(
     *stage = Stage::Finish;
     check_cancelled(request)?;
     let mut results = Vec::with_capacity(scores.len());
+    // What is compared is the mask, asked for or not; it is made in any case.
+    let made = Wanted { mask: wanted.mask || turn.is_some(), ..wanted };
     for (scores, placement) in scores.into_iter().zip(&placements) {
-        results.push(pipeline.finish(device, &scores.logits(device)?, placement, wanted)?);
+        results.push(pipeline.finish(device, &scores.logits(device)?, placement, made)?);
     }
     let odd = results.iter().map(|result| result.nan_count).sum();
     warn_not_finite(model, request, "scores of the network are NaN", odd);
 
     let voxels: Vec<_> = results.iter().map(|result| result.voxels).collect();
     answer::sizes(reply, &voxels, spacing)?;
+    model.metrics.volumes(voxels.len(), voxels.iter().filter(|voxels| voxels.grid == 0).count());
 
     *stage = Stage::Write;
-    write(device, reply, interface, &results, size, input_shape)?;
+    let bytes = write(device, reply, interface, wanted, &results, size, input_shape)?;
+    model.metrics.output(bytes);
     log!(Verbose, "{}: request '{}': steps {device}", model.name, request.id().unwrap_or_default());
-    Ok(())
+    let masks = results.into_iter().filter_map(|result| result.labels.mask);
+    Ok(if turn.is_some() { masks.collect() } else { Vec::new() })
 }
 
-/// Writes the outputs that were asked for.
+/// Writes the outputs that were asked for, and says how many bytes they are.
 fn write<D: Bridge>(
     device: &D,
     reply: &mut Reply,
     interface: &Interface,
+    wanted: Wanted,
     results: &[Segmentation<D::Labels>],
     size: Shape3,
     input_shape: Shape3,
-) -> Result<()> {
-    // For each output, one label map for each volume; none where it was not asked for.
+) -> Result<usize> {
+    let sizes = Results { mask: size, contour: size, mask_native: input_shape, contour_native: input_shape };
+    // For each output, one label map for each volume.
     let mut labels = Results::<Vec<&D::Labels>>::default();
     for result in results {
         for (all, one) in labels.as_mut().zip(result.labels.as_ref()).into_array() {
             all.extend(one);
         }
     }
-    let sizes = Results { mask: size, contour: size, mask_native: input_shape, contour_native: input_shape };
-    let outputs = OUTPUTS.zip(interface.outputs).zip(sizes).zip(labels);
-    for (((name, declared), size), labels) in outputs.into_array() {
-        let (Some(label_type), false) = (declared, labels.is_empty()) else { continue };
+    let mut bytes = 0;
+    let outputs = OUTPUTS.zip(interface.outputs).zip(sizes).zip(labels).zip(wanted);
+    for ((((name, declared), size), labels), wanted) in outputs.into_array() {
+        let (Some(label_type), true) = (declared, wanted) else { continue };
         let (data_type, shape) =
             (interface::data_type(label_type), interface::output_shape(labels.len(), size));
         let output = reply.output_in(D::OUTPUT_MEMORY, name, data_type, &shape)?;
+        bytes += output.byte_size();
         let written = device.write_output(&labels, output, label_type);
         written.map_err(|e| e.context(format!("output '{name}'")))?;
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// The size that all volumes of a request have after resizing; they share one output tensor.

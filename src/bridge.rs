@@ -29,6 +29,9 @@ pub trait Bridge: Device {
         size: Shape3,
     ) -> Result<Vec<Self::Input<'s>>>;
 
+    /// The labels in host memory, where the shadow model's are compared with them.
+    fn labels_to_host(&self, labels: Self::Labels) -> Result<HostMemory>;
+
     /// Gives a tensor away as the network's input.
     fn memory(&self, tensor: Self::Tensor) -> Self::Memory;
 
@@ -83,6 +86,10 @@ impl Bridge for Cpu {
             .chunks_exact(size.count() * voxel_type.size())
             .map(|bytes| cpu::Input::new(bytes, voxel_type, size))
             .collect()
+    }
+
+    fn labels_to_host(&self, labels: cpu::Labels) -> Result<HostMemory> {
+        Ok(labels.into_data())
     }
 
     fn memory(&self, tensor: cpu::Tensor) -> HostMemory {

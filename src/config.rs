@@ -2,21 +2,23 @@
 
 mod limits;
 mod parse;
+mod provenance;
+mod shadow;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use triton_backend_api::Result;
 
 use crate::volume::{AXES, Shape3};
 pub use limits::Limits;
 use parse::Parameters;
+pub use shadow::ShadowModel;
 
 /// Every key with its default, as it would be written in `config.pbtxt`.
-pub const DEFAULTS: [(&str, &str); 25] = [
+pub const DEFAULTS: [(&str, &str); 29] = [
     ("a_min", "-57"),
     ("a_max", "164"),
     ("b_min", "0"),
@@ -42,6 +44,10 @@ pub const DEFAULTS: [(&str, &str); 25] = [
     ("threads", "0"),
     ("max_voxels", "1073741824"),
     ("max_volumes", "16"),
+    ("shadow_model", ""),
+    ("shadow_version", "-1"),
+    ("shadow_every", "100"),
+    ("shadow_timeout_s", "300"),
 ];
 
 /// Keys of the Python backend that are accepted without effect: inputs are used where they lie, and there is no
@@ -67,6 +73,8 @@ pub struct PipelineConfig {
     pub threads: usize,
     /// What a request may hold.
     pub limits: Limits,
+    /// Another model to compare with.
+    pub shadow: Option<ShadowModel>,
     /// The keys of [`IGNORED`] that were given: worth an INFO line.
     pub ignored: Vec<String>,
 }
@@ -88,58 +96,10 @@ impl PipelineConfig {
             max_in_flight: parameters.integer("max_in_flight", 1..=1024)? as usize,
             threads: parameters.integer("threads", 0..=1024)? as usize,
             limits: Limits::from_parameters(&parameters)?,
+            shadow: ShadowModel::from_parameters(&parameters)?,
             ignored: parameters.ignored(),
         })
     }
-}
-
-impl PipelineConfig {
-    /// The parameters that decide the result, `key=value;..`: however they were written, the same values give the same text.
-    pub fn canonical(&self) -> String {
-        let Self { intensity, crop, resize, keep, segmentation, .. } = self;
-        let (mode, align_corners) = match resize.mode {
-            ResizeMode::Area => ("area", None),
-            ResizeMode::Trilinear { align_corners } => ("trilinear", Some(align_corners)),
-            ResizeMode::Nearest => ("nearest", None),
-            ResizeMode::NearestExact => ("nearest-exact", None),
-        };
-        let applied_labels = keep.applied_labels.as_ref().map(|labels| format!("[{}]", list(labels)));
-        let values = [
-            ("a_min", intensity.a_min.to_string()),
-            ("a_max", intensity.a_max.to_string()),
-            ("b_min", or_none(intensity.b_min)),
-            ("b_max", or_none(intensity.b_max)),
-            ("clip", intensity.clip.to_string()),
-            ("margin", list(&crop.margin)),
-            ("allow_smaller", crop.allow_smaller.to_string()),
-            ("k_divisible", list(&crop.k_divisible)),
-            ("spatial_size", list(&resize.spatial_size.map(|size| size.unwrap_or(-1)))),
-            ("mode", mode.to_owned()),
-            ("align_corners", or_none(align_corners)),
-            ("applied_labels", or_none(applied_labels)),
-            ("independent", keep.independent.to_string()),
-            ("connectivity", (keep.connectivity as u8).to_string()),
-            ("num_components", keep.num_components.to_string()),
-            ("segmentation_model", segmentation.model.clone()),
-            ("segmentation_version", segmentation.version.to_string()),
-            ("segmentation_input", segmentation.input.clone()),
-            ("segmentation_output", segmentation.output.clone()),
-        ];
-        values.map(|(key, value)| format!("{key}={value}")).join(";")
-    }
-
-    /// The first 16 hexadecimal digits of SHA-256 of [`PipelineConfig::canonical`].
-    pub fn hash(&self) -> String {
-        Sha256::digest(self.canonical()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-fn or_none(value: Option<impl ToString>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
-}
-
-fn list(values: &[i64]) -> String {
-    values.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// ScaleIntensityRange: `a_min..a_max` becomes `b_min..b_max`.
@@ -331,22 +291,12 @@ pub struct SegmentationModel {
 
 impl SegmentationModel {
     fn from_parameters(parameters: &Parameters<'_>) -> Result<Self> {
-        let version = parameters.integer("segmentation_version", -1..=i64::MAX)?;
-        if version == 0 {
-            return Err(parameters.refuse("segmentation_version", "-1 (the server chooses) or 1 and above"));
-        }
-        let seconds = parameters.number("segmentation_timeout_s")?;
-        let timeout = Some(seconds)
-            .filter(|&seconds| seconds > 0.0 && seconds <= 31_536_000.0)
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .filter(|timeout| !timeout.is_zero());
-        let accepted = "seconds above 0, up to 31536000 (one year)";
         Ok(Self {
             model: parameters.name("segmentation_model")?,
-            version,
+            version: parameters.version("segmentation_version")?,
             input: parameters.name("segmentation_input")?,
             output: parameters.name("segmentation_output")?,
-            timeout: timeout.ok_or_else(|| parameters.refuse("segmentation_timeout_s", accepted))?,
+            timeout: parameters.seconds("segmentation_timeout_s")?,
         })
     }
 }

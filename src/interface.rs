@@ -48,6 +48,11 @@ impl Interface {
         Ok(Self { voxel_type, outputs: declared })
     }
 
+    /// Whether any output lies on the grid of the input.
+    pub fn has_native(&self) -> bool {
+        self.outputs.mask_native.is_some() || self.outputs.contour_native.is_some()
+    }
+
     /// Refuses an answer with more classes than the label map's type can name. How many classes a network has is not
     /// known before it answers.
     pub fn check_classes(&self, classes: usize) -> Result<()> {

@@ -13,11 +13,17 @@ pub mod cpu;
 pub mod cuda;
 #[cfg(feature = "backend")]
 mod interface;
+#[cfg(feature = "backend")]
+mod metrics;
 pub mod native;
 pub mod pipeline;
+#[cfg(feature = "backend")]
+mod readiness;
 pub mod sampling;
 #[cfg(feature = "backend")]
 mod segmenter;
+#[cfg(feature = "backend")]
+mod shadow;
 #[cfg(feature = "backend")]
 mod timed;
 pub mod volume;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use triton_backend_api::bls::ResponseTensor;
-use triton_backend_api::{Input, MemoryKind, Output, Result};
+use triton_backend_api::{HostMemory, Input, MemoryKind, Output, Result};
 
 use crate::bridge::Bridge;
 use crate::config::{KeepLargest, Scale};
@@ -23,6 +23,11 @@ impl<'d, D> Timed<'d, D> {
     /// Times what `device` does.
     pub fn new(device: &'d D) -> Self {
         Self { device, steps: RefCell::new(Vec::new()) }
+    }
+
+    /// What was timed so far, in the order the steps were first taken.
+    pub fn steps(&self) -> Vec<(&'static str, Duration)> {
+        self.steps.borrow().clone()
     }
 
     /// Times anything else as a step of the same request.
@@ -110,6 +115,10 @@ impl<D: Bridge> Bridge for Timed<'_, D> {
         size: Shape3,
     ) -> Result<Vec<D::Input<'s>>> {
         self.device.volumes(source, voxel_type, size)
+    }
+
+    fn labels_to_host(&self, labels: D::Labels) -> Result<HostMemory> {
+        self.device.labels_to_host(labels)
     }
 
     fn memory(&self, tensor: D::Tensor) -> D::Memory {

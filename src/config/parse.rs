@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use triton_backend_api::{Error, Result};
 
@@ -42,6 +43,10 @@ impl<'a> Parameters<'a> {
 
     pub(super) fn text(&self, key: &str) -> Result<&str> {
         Ok(self.raw(key).trim())
+    }
+
+    pub(super) fn text_or_none(&self, key: &str) -> Option<&str> {
+        (!self.is_none(key)).then(|| self.raw(key).trim())
     }
 
     pub(super) fn name(&self, key: &str) -> Result<String> {
@@ -105,6 +110,23 @@ impl<'a> Parameters<'a> {
                 Err(self.refuse(key, &format!("{each}, or three such as in \"[224, 224, 224]\"")))
             }
         }
+    }
+
+    /// A model's version.
+    pub(super) fn version(&self, key: &str) -> Result<i64> {
+        match self.integer(key, -1..=i64::MAX)? {
+            0 => Err(self.refuse(key, "-1 (the server chooses) or 1 and above")),
+            version => Ok(version),
+        }
+    }
+
+    /// A time to wait.
+    pub(super) fn seconds(&self, key: &str) -> Result<Duration> {
+        Some(self.number(key)?)
+            .filter(|&seconds| seconds > 0.0 && seconds <= 31_536_000.0)
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .filter(|time| !time.is_zero())
+            .ok_or_else(|| self.refuse(key, "seconds above 0, up to 31536000 (one year)"))
     }
 
     pub(super) fn number(&self, key: &str) -> Result<f64> {

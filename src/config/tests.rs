@@ -127,6 +127,10 @@ fn every_bad_value_names_key_value_and_what_is_accepted() {
         ("segmentation_version", "-2"),
         ("segmentation_input", ""),
         ("segmentation_output", ""),
+        ("shadow_version", "0"),
+        ("shadow_every", "0"),
+        ("shadow_every", "-1"),
+        ("shadow_timeout_s", "0"),
         ("segmentation_timeout_s", "0"),
         ("segmentation_timeout_s", "-3"),
         ("segmentation_timeout_s", "1e300"),
@@ -226,7 +230,7 @@ fn the_hash_is_that_of_the_values_that_decide_the_result() {
     for same in [
         &DEFAULTS[..],
         &[("a_min", "-57.0"), ("spatial_size", "[224, 224, 224]"), ("connectivity", "3")],
-        &[("threads", "7"), ("max_in_flight", "1"), ("segmentation_timeout_s", "2")],
+        &[("threads", "7"), ("max_in_flight", "1"), ("segmentation_timeout_s", "2"), ("shadow_model", "old")],
     ] {
         assert_eq!(hash(same), shipped, "{same:?}");
     }
@@ -258,4 +262,23 @@ fn the_hash_is_that_of_the_values_that_decide_the_result() {
     hashes.sort();
     hashes.dedup();
     assert_eq!(hashes.len(), count, "two of them have the same hash");
+}
+
+#[test]
+fn a_shadow_model_is_one_that_is_named() {
+    assert_eq!(parse(&[]).unwrap().shadow, None);
+    for none in ["", " ", "None"] {
+        assert_eq!(parse(&[("shadow_model", none), ("shadow_every", "7")]).unwrap().shadow, None);
+    }
+    let shadow =
+        ShadowModel { model: "old".to_owned(), version: -1, every: 100, timeout: Duration::from_secs(300) };
+    assert_eq!(parse(&[("shadow_model", "old")]).unwrap().shadow, Some(shadow.clone()));
+    let given = [
+        ("shadow_model", "old"),
+        ("shadow_version", "2"),
+        ("shadow_every", "1"),
+        ("shadow_timeout_s", "0.5"),
+    ];
+    let timeout = Duration::from_millis(500);
+    assert_eq!(parse(&given).unwrap().shadow, Some(ShadowModel { version: 2, every: 1, timeout, ..shadow }));
 }

@@ -151,6 +151,11 @@ impl Labels {
         self.data.as_slice()
     }
 
+    /// The labels in C order, given away.
+    pub fn into_data(self) -> HostMemory {
+        self.data
+    }
+
     /// No label is above this one.
     pub fn highest(&self) -> u8 {
         self.highest

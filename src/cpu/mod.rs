@@ -48,6 +48,11 @@ impl Cpu {
         Self { threads, pool: HostPool::new(4 * volumes), scratch: Scratch::new(volumes) }
     }
 
+    /// Keeps the native mask and contour of so many volumes too.
+    pub fn keep_native(&self, volumes: usize) {
+        self.pool.keep_more(2 * volumes);
+    }
+
     /// Memory of undefined contents; `what` names its use in the error.
     pub fn take(&self, byte_size: usize, what: &str) -> Result<HostMemory> {
         self.pool.take(byte_size).map_err(|e| e.context(what))
