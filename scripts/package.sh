@@ -70,10 +70,16 @@ cp -r "$ROOT/docs" "$ROOT/deploy" "$package/"
   # Our own objects and the libraries beside them.
   printf 'glibc: %s\n' "$(glibc_needed "$package"/backends/*/*.so*)"
 } >"$package/BUILD"
-metadata=$(mktemp)
-trap 'rm -f "$metadata"' EXIT
-(cd "$ROOT" && cargo metadata --locked --format-version 1 --filter-platform "$RELEASE_TARGET") >"$metadata"
-"$(environment_dir release)/bin/python" "$ROOT/scripts/package/sbom.py" "$package" --cargo "$metadata" --lock "$ROOT/Cargo.lock" \
+cargo_says=$(mktemp -d)
+trap 'rm -rf "$cargo_says"' EXIT
+(
+  cd "$ROOT"
+  cargo metadata --locked --format-version 1 --filter-platform "$RELEASE_TARGET" >"$cargo_says/metadata.json"
+  for name_of in triton-spleenseg ${pytorch:+torchscript_backend}; do
+    cargo tree --locked --package "$name_of" --edges normal,no-proc-macro --target "$RELEASE_TARGET" --prefix none --no-dedupe >"$cargo_says/$name_of.tree"
+  done
+)
+"$(environment_dir release)/bin/python" "$ROOT/scripts/package/sbom.py" "$package" --cargo "$cargo_says" --lock "$ROOT/Cargo.lock" \
   --rustc "$(rustc --version | cut -d' ' -f2)" ${wheels:+--wheels "$wheels"} --epoch "$SOURCE_DATE_EPOCH"
 
 chmod -R u=rwX,go=rX "$package"

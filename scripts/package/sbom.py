@@ -1,9 +1,9 @@
 """The bill of materials of a release, as CycloneDX 1.6, and the licences that its objects carry along.
 
-    sbom.py PACKAGE --cargo METADATA.json --lock Cargo.lock --rustc VERSION [--wheels SITE_PACKAGES] --epoch SECONDS
+    sbom.py PACKAGE --cargo FOLDER --lock Cargo.lock --rustc VERSION [--wheels SITE_PACKAGES] --epoch SECONDS
 
-PACKAGE is the unpacked package: its objects and networks are hashed. METADATA.json is what `cargo metadata` says for the target. Writes
-PACKAGE/sbom.cdx.json and PACKAGE/THIRD_PARTY_LICENSES.txt; the same inputs give the same bytes.
+PACKAGE is the unpacked package: its objects and networks are hashed. FOLDER holds what cargo says for the target: metadata.json, and PACKAGE.tree
+for each package that an object is built from, the crates linked into it. Writes PACKAGE/sbom.cdx.json and PACKAGE/THIRD_PARTY_LICENSES.txt; the same inputs give the same bytes.
 """
 
 from __future__ import annotations
@@ -37,41 +37,32 @@ LICENCE_FILES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "UNLICENSE*")
 
 @dataclass(frozen=True)
 class Crates:
-    """What cargo says of the workspace: its packages, and which of them are linked into which."""
+    """What cargo says of the workspace: its packages, on what each depends, and which of them are linked into which object."""
 
     packages: dict[str, dict]
-    linked: dict[str, list[str]]
+    dependencies: dict[str, list[str]]
+    trees: dict[str, list[str]]
     checksums: dict[tuple[str, str], str]
 
     @classmethod
-    def read(cls, metadata: dict, lock: dict) -> Crates:
-        linked = {
-            node["id"]: sorted(
-                # Kind null is a normal dependency: part of the object. Build scripts and tests are not.
-                dependency["pkg"]
-                for dependency in node["deps"]
-                if any(kind["kind"] is None for kind in dependency["dep_kinds"])
-            )
-            for node in metadata["resolve"]["nodes"]
-        }
+    def read(cls, folder: Path, lock: dict) -> Crates:
+        """`cargo metadata` knows the features of the whole workspace together, `cargo tree` those of one package's build."""
+        metadata = json.loads((folder / "metadata.json").read_text())
+        packages = {package["id"]: package for package in metadata["packages"]}
+        ids = {(package["name"], package["version"]): key for key, package in packages.items()}
+        trees = {}
+        for tree in folder.glob("*.tree"):
+            lines = [line.split() for line in tree.read_text().splitlines() if line]
+            trees[tree.stem] = list(dict.fromkeys(ids[words[0], words[1].removeprefix("v")] for words in lines))
         return cls(
-            {package["id"]: package for package in metadata["packages"]},
-            linked,
+            packages,
+            {node["id"]: [dependency["pkg"] for dependency in node["deps"]] for node in metadata["resolve"]["nodes"]},
+            trees,
             {(p["name"], p["version"]): p["checksum"] for p in lock["package"] if "checksum" in p},
         )
 
-    def id_of(self, name: str) -> str:
-        return next(key for key, package in self.packages.items() if package["name"] == name and package["source"] is None)
-
-    def closure(self, root: str) -> list[str]:
-        """The package and all that is linked into it, except procedural macros, which run in the compiler."""
-        seen = [root]
-        for package in seen:
-            seen.extend(key for key in self.linked[package] if key not in seen and not self.is_macro(key))
-        return seen
-
-    def is_macro(self, key: str) -> bool:
-        return any("proc-macro" in target["kind"] for target in self.packages[key]["targets"])
+    def product(self) -> dict:
+        return self.packages[self.trees["triton-spleenseg"][0]]
 
     def component(self, key: str) -> Component:
         package = self.packages[key]
@@ -114,7 +105,7 @@ def licence_text(title: str, files: list[Path]) -> str:
 
 
 def write(package: Path, crates: Crates, rustc: str, site_packages: Path | None, epoch: int) -> None:
-    product = crates.packages[crates.id_of("triton-spleenseg")]
+    product = crates.product()
     version = product["version"]
     root = Component(
         name="triton-spleenseg",
@@ -134,12 +125,12 @@ def write(package: Path, crates: Crates, rustc: str, site_packages: Path | None,
     for path in sorted(package.glob("backends/*/libtriton_*.so")):
         component = file_component(package, path, version, ComponentType.LIBRARY)
         parts.append(component)
-        keys = crates.closure(crates.id_of(OBJECTS[path.name]))
+        keys = crates.trees[OBJECTS[path.name]]
         known = {key: crates.component(key) for key in keys}
         bom.components.update([component, *known.values()])
         bom.register_dependency(component, [known[keys[0]], std])
         for key, made in known.items():
-            bom.register_dependency(made, [known[child] for child in crates.linked[key] if child in known])
+            bom.register_dependency(made, [known[child] for child in crates.dependencies[key] if child in known])
             if crates.packages[key]["source"]:
                 folder = Path(crates.packages[key]["manifest_path"]).parent
                 files = sorted({file for pattern in LICENCE_FILES for file in folder.glob(pattern) if file.is_file()})
@@ -174,7 +165,7 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path)
     parser.add_argument("--epoch", type=int, required=True)
     given = parser.parse_args()
-    crates = Crates.read(json.loads(given.cargo.read_text()), tomllib.loads(given.lock.read_text()))
+    crates = Crates.read(given.cargo, tomllib.loads(given.lock.read_text()))
     write(given.package, crates, given.rustc, given.wheels, given.epoch)
 
 

@@ -26,8 +26,8 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
-        if "://" in target:
-            continue
+        if "://" in target or "::" in target:
+            continue  # the web; items of the code, which cargo doc links
         file, _, anchor = target.partition("#")
         found = (page.parent / file).resolve() if file else page
         assert found.exists(), target
