@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import queue
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,19 +102,6 @@ def test_versions_have_their_own_parameters(server, models):
         assert (found["parameters"]["label"], found["parameters"]["note"]) == texts
     with pytest.raises(InferenceServerException, match="version 2"):
         infer(server, name, {"IN": array}, model_version="2")
-
-
-def test_the_library_stays_mapped_after_its_last_model(server, models):
-    """A thread of the backend's may still be ending, so its code must not go. The server closes a library nobody needs."""
-    pair = tensor("input", "IN", "INT32", [-1]) + tensor("output", "OUT", "INT32", [-1])
-    model = example(models, "identity", pair)
-    models.unload(model)
-    deadline = time.monotonic() + 20
-    while any(entry.get("state") == "UNLOADING" for entry in models.client.get_model_repository_index()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(0.5)
-    assert "libtriton_identity.so" in Path(f"/proc/{server.process.pid}/maps").read_text()
 
 
 def test_a_note_that_is_not_there_refuses_the_load(server, models):
