@@ -39,6 +39,9 @@ symbols! {
         message: *mut TRITONSERVER_Message, base: *mut *const c_char, byte_size: *mut usize
     ) |state| {
         let object = state.messages.get(handle(message))?;
+        // The server's text is followed by a zero, which its own Python backend relies on.
+        object.json.push(0);
+        object.json.pop();
         put(base, object.json.as_ptr().cast())?;
         put(byte_size, object.json.len())
     }

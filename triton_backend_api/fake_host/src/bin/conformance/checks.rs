@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use triton_fake_host::{BackendSpec, Execution, FakeHost, HostError, LoadedModel, TestRequest};
+use triton_fake_host::{Execution, FakeHost, HostError, LoadedModel, TestRequest};
 
 use crate::subject::Subject;
 
@@ -105,7 +105,7 @@ fn life(check: &Check, subject: &Subject, host: &FakeHost, patience: Duration, r
             report.broken.push(format!("{what} was refused, where nothing was wrong: {e}"));
         }
     };
-    let backend = match host.load_backend(subject.entry_points, BackendSpec::default()) {
+    let backend = match host.load_backend(subject.entry_points, subject.backend()) {
         Ok(backend) => backend,
         Err(e) => return refused("the backend", e),
     };

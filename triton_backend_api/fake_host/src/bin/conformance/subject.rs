@@ -1,11 +1,11 @@
 //! The backend under test, its model, and the requests that it gets.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use triton_backend_api::{DataType, ModelConfig};
-use triton_fake_host::{EntryPoints, ModelSpec, TestInput, TestRequest};
+use triton_fake_host::{BackendSpec, EntryPoints, ModelSpec, TestInput, TestRequest};
 
 use crate::arguments::Arguments;
 
@@ -13,6 +13,7 @@ pub struct Subject {
     pub entry_points: EntryPoints,
     /// The backend API that the server claims.
     pub api: (u32, u32),
+    library: PathBuf,
     config: Value,
     inputs: Vec<InputSpec>,
     max_batch_size: u64,
@@ -54,7 +55,19 @@ impl Subject {
         }
         let entry_points = EntryPoints::open(&arguments.library).map_err(|e| e.message)?;
         let (api, version) = (arguments.api, arguments.version);
-        Ok(Self { entry_points, api, config, inputs, max_batch_size, repository, version })
+        let library = std::path::absolute(&arguments.library).unwrap_or_else(|_| arguments.library.clone());
+        Ok(Self { entry_points, api, library, config, inputs, max_batch_size, repository, version })
+    }
+
+    /// The backend as the server describes it: named by its folder, in the backends directory.
+    pub fn backend(&self) -> BackendSpec {
+        let folder = self.library.parent().unwrap_or(Path::new("/"));
+        let directory = folder.parent().unwrap_or(Path::new("/"));
+        let name = folder.file_name().map_or("backend".into(), |name| name.to_string_lossy());
+        let cmdline =
+            json!({"backend-directory": directory.to_string_lossy(), "auto-complete-config": "true"});
+        let config = json!({"cmdline": cmdline});
+        BackendSpec { name: name.into_owned(), location: folder.to_owned(), config, ..BackendSpec::default() }
     }
 
     /// The model, with one instance on the CPU.
