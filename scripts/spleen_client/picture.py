@@ -126,23 +126,23 @@ def draw(
     return sheet.finish()
 
 
-def planes(hu: np.ndarray, mask: np.ndarray, spacing, height: int = 420) -> list[Image.Image]:
-    """The three planes by themselves, each of this many pixels along its longer side, with name and edges written in."""
+def planes(hu: np.ndarray, mask: np.ndarray, spacing, side: int = 420) -> list[Image.Image]:
+    """The three planes by themselves, each this many pixels wide and at most as high, with name and edges written in."""
     box = body_box(hu, spacing)
     hu, mask = hu[box], mask[box] > 0
     slices = best_slices(mask)
     found = []
     for name, axis, edges in PLANES:
         width_mm, height_mm = (hu.shape[a] * spacing[a] for a in range(3) if a != axis)
-        scale = height / max(width_mm, height_mm)
+        scale = side / max(width_mm, height_mm)
         size = max(1, round(width_mm * scale)), max(1, round(height_mm * scale))
-        # All of one shape, so that they line up on a page.
-        sheet = _Sheet(height, height)
-        sheet.rectangle(0, 0, height, height, PANEL)
-        corner = tuple((height - side) // 2 * FINE for side in size)
+        height = max(size[1], side // 3)
+        sheet = _Sheet(side, height)
+        sheet.rectangle(0, 0, side, height, PANEL)
+        corner = ((side - size[0]) // 2 * FINE, (height - size[1]) // 2 * FINE)
         sheet.image.paste(_panel(hu, mask, None, axis, slices[axis], size), corner)
-        _annotate(sheet, name, edges, 0, 0, height, height)
-        _scale_bar(sheet, scale, height, height)
+        _annotate(sheet, name, edges, 0, 0, side, height)
+        _scale_bar(sheet, scale, side, height)
         found.append(sheet.finish())
     return found
 

@@ -119,3 +119,15 @@ def test_the_file_is_a_png_with_the_colours_and_below_400_kb(tmp_path):
         assert coloured(saved, colour).sum() > 0.8 * coloured(image, colour).sum() > 300
     grey = np.asarray(image.convert("L")).astype(int)
     assert np.abs(np.asarray(saved.convert("L")).astype(int) - grey).mean() < 3
+
+
+def test_the_planes_by_themselves_show_the_mask_where_it_is():
+    mask = ellipsoid((0.25, 0.75, 0.5), 18)
+    axial, coronal, sagittal = picture.planes(body(), mask, SPACING, side=300)
+    for plane, right, lower in ((axial, True, False), (coronal, True, None), (sagittal, False, None)):
+        assert plane.width == 300 and 100 <= plane.height <= 300
+        rows, columns = np.nonzero(coloured(plane, picture.MASK_COLOUR))
+        assert len(rows) > 30 and (columns.mean() > 150) == right
+        assert lower is None or (rows.mean() > plane.height / 2) == lower
+    flat = picture.planes(body((60, 50, 2)), np.zeros((60, 50, 2), bool), (1.0, 1.0, 1.0), side=300)
+    assert [p.height for p in flat[1:]] == [100, 100]
