@@ -111,8 +111,12 @@ def test_only_the_box_is_sent_and_the_mask_lies_where_it_was():
 def test_the_trained_order_is_what_is_sent():
     server = Stub()
     voxels = np.random.default_rng(1).integers(-900, 900, (6, 7, 8)).astype(np.int16)
-    Segmenter(server, "network", "SPL").segment(Volume(voxels))
-    np.testing.assert_array_equal(server.input[0], voxels[::-1, ::-1].transpose(2, 1, 0))
+    # Three axes in turn: there and back are not the same.
+    found = Segmenter(server, "network", "ASL").segment(Volume(voxels))
+    np.testing.assert_array_equal(server.input[0], voxels[::-1].transpose(1, 2, 0))
+    wanted = np.zeros(server.input.shape[1:], np.uint8)
+    wanted[0:3, 1:4, 2:5] = LABELS["MASK"][np.ix_([0, 1, 2], [0, 2, 3], [0, 2, 4])]
+    np.testing.assert_array_equal(found.mask, wanted.transpose(2, 0, 1)[::-1])
 
 
 def test_int16_is_sent_where_the_model_takes_it():
