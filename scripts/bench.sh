@@ -18,7 +18,7 @@ for argument in "$@"; do
   esac
 done
 
-environments=(serve test plot)
+environments=(serve test plot cuda)
 if [[ -z $only_report ]] && own_pytorch_backend_needed; then environments+=(libtorch); fi
 ensure_environments "${environments[@]}"
 if [[ -z $only_report ]]; then

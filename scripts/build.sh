@@ -25,6 +25,7 @@ case ${1:-} in
   *) die "unknown argument '$1'. usage: scripts/build.sh [--release | --cli]" ;;
 esac
 
+ensure_environments cuda
 own_pytorch_backend_needed && ensure_environments libtorch
 build_backends >&2
 printf '%s\n' "$BACKENDS"

@@ -48,7 +48,7 @@ say "$notice"
 # Say everything that will be needed before the first byte is downloaded.
 need_platform
 need_rust
-environments=(serve client)
+environments=(serve client cuda)
 if own_pytorch_backend_needed; then environments+=(libtorch); fi
 announce_environments "${environments[@]}"
 announce_builds

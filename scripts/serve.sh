@@ -32,7 +32,7 @@ done
 
 # Say everything that will be needed before the first byte is downloaded.
 need_rust
-environments=(serve)
+environments=(serve cuda)
 if own_pytorch_backend_needed; then environments+=(libtorch); fi
 if [[ -z $repository ]]; then
   mapfile -t -O "${#environments[@]}" environments < <(model_environments)

@@ -21,7 +21,7 @@ SPLEENSEG_TEST_DATA=$(realpath -m "${SPLEENSEG_TEST_DATA:-../shared/data}")
 export SPLEENSEG_TEST_DATA
 
 need_rust
-declare -A environments_of=([lint]="lint libtorch" [rust]="" [torchscript]="libtorch test" [parity]="test" [tools]="test release deploy" [e2e]="serve libtorch test client release floor below" [client]="serve libtorch client client_test")
+declare -A environments_of=([lint]="lint libtorch cuda" [rust]="cuda" [torchscript]="libtorch test" [parity]="test cuda" [tools]="test release deploy cuda" [e2e]="serve libtorch test client release floor below cuda" [client]="serve libtorch client client_test cuda")
 # Suites often share an environment, and some need none.
 mapfile -t needed < <(for suite in "${suites[@]}"; do tr ' ' '\n' <<<"${environments_of[$suite]}"; done | sort -u | grep .)
 ensure_environments "${needed[@]}"

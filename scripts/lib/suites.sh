@@ -117,7 +117,19 @@ pip_audit() {
   done
 }
 
+# Without the feature `cuda` there is nothing of the kernels in the object; with it, which comes last, there is.
+cpu_only_build() {
+  local object=${CARGO_TARGET_DIR:-$ROOT/target}/debug/libtriton_spleenseg.so
+  cargo build --locked --lib --no-default-features --features backend || return
+  if grep -aq foreground_fp32 "$object"; then
+    say "$object, built with --no-default-features --features backend, holds CUDA kernels"
+    return 1
+  fi
+  cargo build --locked --lib && grep -aq foreground_fp32 "$object"
+}
+
 suite_rust() {
+  check "build for CPUs only" cpu_only_build
   run_cargo_tests "rust" cargo test --locked --no-fail-fast
 }
 

@@ -28,6 +28,7 @@ write() { # write NAME : stdin becomes NAME.lock
 }
 { compile serve.in | only_file tritonclient "$hash"; compile --no-deps serve.nodeps.in; } | write serve
 compile --no-deps libtorch.nodeps.in | write libtorch
+compile --no-deps cuda.nodeps.in | write cuda
 compile test.in | only_file tritonclient "$hash" | write test
 compile plot.in | write plot
 compile client.in | only_file tritonclient "$hash" | write client

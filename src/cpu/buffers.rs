@@ -32,6 +32,16 @@ impl<'a> Input<'a> {
         self.shape
     }
 
+    /// The voxels as they lie in memory.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Their type.
+    pub fn voxel_type(&self) -> VoxelType {
+        self.voxel_type
+    }
+
     pub(super) fn voxels(&self) -> Voxels<'a> {
         match self.voxel_type {
             VoxelType::Fp32 => Voxels::Fp32(self.bytes.as_chunks().0),
@@ -47,6 +57,14 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    /// A tensor with these voxels in C order.
+    pub fn new(data: &[f32], shape: Shape3) -> Result<Self> {
+        check_size("a resized volume", size_of_val(data), shape.count(), size_of::<f32>())?;
+        let mut tensor = Self::take(&HostPool::new(0), shape)?;
+        tensor.data_mut().copy_from_slice(data);
+        Ok(tensor)
+    }
+
     /// A tensor of undefined contents.
     pub(super) fn take(pool: &HostPool, shape: Shape3) -> Result<Self> {
         Ok(Self { data: take(pool, shape.count(), size_of::<f32>(), "the resized volume")?, shape })
@@ -114,6 +132,16 @@ impl<'a> Logits<'a> {
     /// The size along each axis.
     pub fn shape(&self) -> Shape3 {
         self.shape
+    }
+
+    /// The scores as they lie in memory.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Their type.
+    pub fn logit_type(&self) -> LogitType {
+        self.logit_type
     }
 
     pub(super) fn scores(&self) -> Scores<'a> {
@@ -191,8 +219,10 @@ fn take(pool: &HostPool, count: usize, size: usize, what: &str) -> Result<HostMe
 /// A place for the labels of one volume, in the caller's memory.
 #[derive(Debug)]
 pub struct Output<'a> {
-    pub(super) bytes: &'a mut [u8],
-    pub(super) label_type: LabelType,
+    /// As long as the labels in this type.
+    pub bytes: &'a mut [u8],
+    /// The type wanted.
+    pub label_type: LabelType,
 }
 
 impl<'a> Output<'a> {

@@ -1,92 +1,22 @@
 //! The steps of `cuda::steps` on host memory, each compared with the CPU's.
 
-use host_kernels::Order;
-use triton_backend_api::{Error, Result};
 use triton_spleenseg::config::{KeepLargest, ResizeMode, Scale};
-use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output, Threads};
-use triton_spleenseg::cuda::queue::{DeviceSpan, Launch, Queue};
+use triton_spleenseg::cpu::reference::Reference;
+use triton_spleenseg::cpu::{Input, Labels, Logits, Output};
 use triton_spleenseg::cuda::steps::{self, InputSpan, LabelsSpan, LogitsSpan};
 use triton_spleenseg::native::Placement;
 use triton_spleenseg::pipeline::{CropScaleResize, Device};
 use triton_spleenseg::volume::{Foreground, LabelType, LogitType, Shape3, VoxelType};
 
+use crate::host::{Buffer, Host};
+
 /// How far resampled voxels may differ.
 const TOLERANCE: f32 = 1e-5;
 
-/// Runs kernels at once, in this shape and order.
-#[derive(Clone, Copy, Debug)]
-pub struct Host {
-    pub block: u32,
-    pub multiprocessors: u32,
-    pub order: Order,
-}
-
-impl Default for Host {
-    fn default() -> Self {
-        Self { block: 64, multiprocessors: 1, order: Order::default() }
-    }
-}
-
-impl Queue for Host {
-    unsafe fn launch(&self, launch: &Launch<'_>) -> Result<()> {
-        let name = launch.kernel.name();
-        let kernel = host_kernels::find(name).unwrap().unwrap_or_else(|| panic!("no kernel {name}"));
-        // SAFETY: the launch has the address and size of a structure without padding that matters.
-        let arguments =
-            unsafe { std::slice::from_raw_parts(launch.arguments.cast::<u8>(), launch.argument_bytes) };
-        let (grid, block) = ([launch.grid, 1, 1], [launch.block, 1, 1]);
-        assert!(launch.grid > 0 && launch.shared_bytes <= 48 << 10, "{launch:?}");
-        // SAFETY: the caller's promise.
-        unsafe { kernel.run(grid, block, launch.shared_bytes, arguments, self.order) }
-            .map_err(Error::internal)
-    }
-
-    fn fill(&self, span: DeviceSpan<'_>, byte: u8) -> Result<()> {
-        // SAFETY: a span is memory that is lent to this queue.
-        unsafe { std::ptr::write_bytes(span.address() as *mut u8, byte, span.bytes()) };
-        Ok(())
-    }
-
-    fn copy(&self, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<()> {
-        assert!(from.bytes() <= to.bytes());
-        // SAFETY: spans are memory that is lent to this queue, and they are different buffers.
-        unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, from.bytes()) };
-        Ok(())
-    }
-
-    fn multiprocessors(&self) -> u32 {
-        self.multiprocessors
-    }
-
-    fn block(&self) -> u32 {
-        self.block
-    }
-}
-
-/// Memory of exactly this size, so that a sanitizer sees what lies behind it; undefined until it is written.
-pub struct Buffer(Box<[u8]>);
-
-impl Buffer {
-    pub fn new(bytes: usize) -> Self {
-        Self(vec![0x5A; bytes].into_boxed_slice())
-    }
-
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(bytes.into())
-    }
-
-    pub fn span(&self) -> DeviceSpan<'_> {
-        // SAFETY: the memory lives as long as the span, and the host's queue is done when it returns.
-        unsafe { DeviceSpan::new(self.0.as_ptr() as u64, self.0.len()) }
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-fn cpu() -> Cpu {
-    Cpu::new(Threads::new(1).unwrap(), 1)
+/// In its plainest form, which the faster one is compared with elsewhere; and without threads, of which a sanitizer would
+/// have to know.
+fn cpu() -> Reference {
+    Reference::default()
 }
 
 impl Host {
@@ -106,7 +36,7 @@ impl Host {
         for start in (0..shape.count()).step_by(each) {
             steps::find_foreground(self, &input, start..start + each, scale, found.span()).unwrap();
         }
-        let found = steps::foreground_of(found.bytes().try_into().unwrap());
+        let found = steps::foreground_of(&found.array());
         assert_eq!(found, expected, "{self:?} {shape} {scale:?}");
         found
     }
@@ -140,7 +70,7 @@ impl Host {
         let logits = LogitsSpan { scores: scores.span(), logit_type, classes, shape };
         steps::argmax(self, &logits, labels.span(), count.span()).unwrap();
         assert_eq!(labels.bytes(), expected.labels.data(), "{self:?} {shape}");
-        assert_eq!(u64::from_ne_bytes(count.bytes().try_into().unwrap()), expected.nan_count);
+        assert_eq!(u64::from_ne_bytes(count.array()), expected.nan_count);
     }
 
     pub fn keep_largest(&self, data: &[u8], shape: Shape3, keep: &KeepLargest) {
@@ -176,7 +106,7 @@ impl Host {
         steps::restore(self, &span, placement, out.span(), counts.span()).unwrap();
         assert!(out.bytes() == expected.data(), "other voxels: {self:?} {shape} {placement:?}");
         steps::count(self, &span, placement, counts.span()).unwrap();
-        let found = steps::count_of(counts.bytes().try_into().unwrap());
+        let found = steps::count_of(&counts.array());
         assert_eq!(found, cpu().count(&labels, placement).unwrap());
     }
 

@@ -2,7 +2,7 @@
 
 use host_kernels::Order;
 
-use crate::device::Buffer;
+use crate::host::Buffer;
 
 /// Runs a kernel over two blocks of 64 numbers; what it returns, and its output.
 pub fn run(kernel: &str, order: Order) -> (Result<(), String>, Vec<u32>) {

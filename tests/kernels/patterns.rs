@@ -3,7 +3,7 @@
 use triton_spleenseg::config::{Connectivity, KeepLargest};
 use triton_spleenseg::volume::Shape3;
 
-use crate::device::Host;
+use crate::host::Host;
 use host_kernels::Order;
 
 /// A generator that a seed starts.
@@ -138,9 +138,9 @@ pub fn small_volumes_on_several_threads() {
     use triton_spleenseg::pipeline::CropScaleResize;
     use triton_spleenseg::volume::{BoundingBox, LabelType, LogitType, VoxelType};
 
-    let host = Host { block: 64, multiprocessors: 1, order: Order { seed: 9, workers: 3 } };
-    let shape = Shape3::new([5, 7, 45]).unwrap();
-    let (crop, size) = (BoundingBox { start: [0, 1, -2], end: [5, 7, 44] }, Shape3::new([4, 3, 50]).unwrap());
+    let host = Host { block: 64, multiprocessors: 1, order: Order { seed: 9, workers: 2 } };
+    let shape = Shape3::new([4, 5, 45]).unwrap();
+    let (crop, size) = (BoundingBox { start: [0, 1, -2], end: [4, 5, 44] }, Shape3::new([3, 3, 50]).unwrap());
     let scale =
         Scale { a_min: -57.0, a_span: 221.0, b: Some((1.0, 0.0)), lowest: Some(0.0), highest: Some(1.0) };
     let mut next = numbers(5);
@@ -157,9 +157,12 @@ pub fn small_volumes_on_several_threads() {
             );
         }
     }
-    let half = Shape3::new([5, 7, 22]).unwrap();
+    let half = Shape3::new([4, 5, 22]).unwrap();
     host.argmax(&values[..half.count() * 8], LogitType::Fp32, 2, half);
-    for (_, pattern) in all(shape) {
+    for (name, pattern) in all(shape) {
+        if !["full", "noise at 15 %", "noise at 50 %", "spirals"].contains(&name) {
+            continue;
+        }
         let data = mask(shape, 11, pattern);
         let connectivity = Connectivity::Corners;
         let keep = KeepLargest { applied_labels: None, independent: true, connectivity, num_components: 2 };

@@ -7,7 +7,7 @@ use triton_spleenseg::native::Placement;
 use triton_spleenseg::pipeline::CropScaleResize;
 use triton_spleenseg::volume::{BoundingBox, LabelType, LogitType, Shape3, VoxelType};
 
-use crate::device::Host;
+use crate::host::Host;
 use crate::patterns::numbers;
 
 fn shapes() -> impl Strategy<Value = Shape3> {

@@ -30,10 +30,17 @@ def build_steps() -> Path:
 
 
 @pytest.fixture(scope="session")
-def steps(tmp_path_factory) -> Iterator[Steps]:
-    """The steps of the pipeline: SPLEENSEG_STEPS names the built example, else it is built."""
+def program() -> Path:
+    """The example `steps`: SPLEENSEG_STEPS names it, else it is built."""
     given = os.environ.get("SPLEENSEG_STEPS")
-    with Steps(Path(given) if given else build_steps(), tmp_path_factory.mktemp("steps")) as running:
+    return Path(given) if given else build_steps()
+
+
+@pytest.fixture(scope="session", params=["cpu", "kernels"])
+def steps(request, program, tmp_path_factory) -> Iterator[Steps]:
+    """The steps of the pipeline: on the CPU, and as the CUDA kernels, compiled for the host."""
+    arguments = [] if request.param == "cpu" else [request.param]
+    with Steps(program, tmp_path_factory.mktemp("steps"), *arguments) as running:
         yield running
 
 

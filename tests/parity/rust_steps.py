@@ -38,9 +38,9 @@ class Prepared:
 
 
 class Steps:
-    def __init__(self, program: Path, folder: Path):
+    def __init__(self, program: Path, folder: Path, *arguments: str):
         self.folder = folder
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.process = subprocess.Popen([program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def __enter__(self) -> Steps:
         return self

@@ -1,0 +1,3 @@
+//! The kernels as build.rs has compiled them.
+
+include!(concat!(env!("OUT_DIR"), "/images.rs"));
