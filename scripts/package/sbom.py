@@ -20,7 +20,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
-from cyclonedx.model import HashAlgorithm, HashType, XsUri, ExternalReference, ExternalReferenceType
+from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import LicenseExpression
@@ -114,7 +114,11 @@ def write(package: Path, crates: Crates, rustc: str, site_packages: Path | None,
         bom_ref="package",
         licenses=[LicenseExpression(product["license"])],
     )
-    bom = Bom(serial_number=uuid5(NAMESPACE_URL, sha256((package / "BUILD").read_bytes()).hexdigest()))
+    objects = sorted(package.glob("backends/*/libtriton_*.so"))
+    networks = sorted(package.glob("models/*/*/model.pt"))
+    # A number of its own for each package, and the same one whenever it is made again.
+    contents = b"".join(sha256(path.read_bytes()).digest() for path in (package / "BUILD", *objects, *networks))
+    bom = Bom(serial_number=uuid5(NAMESPACE_URL, contents.hex()))
     bom.metadata.component = root
     bom.metadata.timestamp = datetime.fromtimestamp(epoch, UTC)
     std = Component(name="rust-std", version=rustc, type=ComponentType.LIBRARY, bom_ref="rust-std", licenses=[LicenseExpression("MIT OR Apache-2.0")])
@@ -122,7 +126,7 @@ def write(package: Path, crates: Crates, rustc: str, site_packages: Path | None,
     licences: dict[str, str] = {}
     parts = []
 
-    for path in sorted(package.glob("backends/*/libtriton_*.so")):
+    for path in objects:
         component = file_component(package, path, version, ComponentType.LIBRARY)
         parts.append(component)
         keys = crates.trees[OBJECTS[path.name]]
@@ -143,7 +147,7 @@ def write(package: Path, crates: Crates, rustc: str, site_packages: Path | None,
             bom.components.add(made)
             parts.append(made)
             licences[name] = licence_text(f"{name} {wheel_version}", files)
-    for path in sorted(package.glob("models/*/*/model.pt")):
+    for path in networks:
         component = file_component(package, path, version, ComponentType.MACHINE_LEARNING_MODEL)
         bom.components.add(component)
         parts.append(component)
