@@ -166,10 +166,10 @@ fn run<D: Bridge>(model: &SpleenModel, device: &D, request: OwnedRequest, mut re
             (Err(e), Vec::new())
         }
     };
-    let succeeded = result.is_ok();
+    let turn = turn.filter(|_| result.is_ok());
     reply.send(result);
     // The client has its answer: nothing from here on is at its cost.
-    if let (Some(shadow), Some(turn), true) = (shadow, turn, succeeded) {
+    if let (Some(shadow), Some(turn)) = (shadow, turn) {
         match masks.into_iter().map(|mask| device.labels_to_host(mask)).collect::<Result<_>>() {
             Ok(masks) => shadow.compare(turn, id, masks),
             Err(e) => log!(Warn, "{name}: request '{id}': no comparison with the shadow model: {e}"),
