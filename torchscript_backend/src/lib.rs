@@ -12,7 +12,8 @@ mod batching;
 #[cfg(feature = "backend")]
 mod binding;
 mod config;
-#[cfg(all(test, feature = "backend"))]
+#[cfg(test)]
+#[cfg(feature = "backend")]
 mod execution_tests;
 #[cfg(feature = "backend")]
 mod input_use;
