@@ -28,7 +28,7 @@ done
 [[ -z $model || -f $model ]] || die "no such network: $model"
 need readelf "binutils has it. Debian, Ubuntu: apt-get install binutils"
 need_rust
-environments=(release)
+environments=(release cuda)
 if [[ -n $pytorch ]]; then
   environments+=(libtorch)
   announce_torchscript_build
