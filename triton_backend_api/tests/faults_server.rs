@@ -102,8 +102,10 @@ impl triton_backend_api::Instance for Instance {
         if !server.is_live()? || !server.is_ready()? || device.byte_size() != 8 {
             return Err(Error::unavailable("not now"));
         }
-        (server.metadata()?, server.model_index(true)?);
-        (server.model_metadata("under_test", -1)?, server.model_statistics("under_test", 1)?);
+        server.metadata()?;
+        server.model_index(true)?;
+        server.model_metadata("under_test", -1)?;
+        server.model_statistics("under_test", 1)?;
         server.model_config("under_test", -1).map(|_| ())
     }
 }
