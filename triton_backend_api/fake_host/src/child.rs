@@ -71,13 +71,22 @@ pub struct ChildOutput {
     bytes: Vec<u8>,
     said_size: Option<usize>,
     said_memory: Option<(TRITONSERVER_MemoryType, i64)>,
+    preferred: (TRITONSERVER_MemoryType, i64),
 }
 
 impl ChildOutput {
     /// An output of any type.
     pub fn new(name: &str, data_type: TRITONSERVER_DataType, shape: &[i64], bytes: Vec<u8>) -> Self {
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        Self { name, data_type, shape, bytes, said_size: None, said_memory: None }
+        Self {
+            name,
+            data_type,
+            shape,
+            bytes,
+            said_size: None,
+            said_memory: None,
+            preferred: (TRITONSERVER_MEMORY_CPU, 0),
+        }
     }
 
     /// An FP32 output.
@@ -89,6 +98,12 @@ impl ChildOutput {
     /// What the response says of its size, true or not.
     pub fn saying_size(mut self, byte_size: usize) -> Self {
         self.said_size = Some(byte_size);
+        self
+    }
+
+    /// Where the child would like its memory to be.
+    pub fn preferring(mut self, memory_type: TRITONSERVER_MemoryType, id: i64) -> Self {
+        self.preferred = (memory_type, id);
         self
     }
 
@@ -297,7 +312,7 @@ impl ChildCall {
         let name = CString::new(output.name.as_str()).unwrap_or_default();
         let allocated = output.bytes.len();
         let (mut base, mut user) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let (mut memory_type, mut memory_type_id) = (TRITONSERVER_MEMORY_CPU, 0);
+        let (mut memory_type, mut memory_type_id) = output.preferred;
         // SAFETY: the function that the backend registered, called as the ABI says.
         let error = unsafe {
             function(
@@ -318,8 +333,11 @@ impl ChildCall {
             if base.is_null() {
                 return Err(no_memory("the allocator gave no memory"));
             }
-            // SAFETY: the backend gave this many bytes to be written.
-            unsafe { std::ptr::copy_nonoverlapping(output.bytes.as_ptr(), base.cast::<u8>(), allocated) };
+            // A GPU's memory is left alone.
+            if memory_type != TRITONSERVER_MEMORY_GPU {
+                // SAFETY: the backend gave this many bytes to be written.
+                unsafe { std::ptr::copy_nonoverlapping(output.bytes.as_ptr(), base.cast::<u8>(), allocated) };
+            }
         }
         (memory_type, memory_type_id) = output.said_memory.unwrap_or((memory_type, memory_type_id));
         Ok(InferredOutput {

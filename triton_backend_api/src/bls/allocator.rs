@@ -1,11 +1,11 @@
-//! Host memory for the outputs of in-process requests.
+//! Memory for the outputs of in-process requests.
 
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
 
 use crate::error::Result;
 use crate::glue::boundary::boundary;
-use crate::memory::{HostMemory, HostPool};
+use crate::memory::{HostMemory, HostPool, MemoryKind, MemoryManager, ServerMemory, StableMemory};
 use crate::{raw, sys};
 
 /// The allocator object the server asks for output memory, and where that memory comes from.
@@ -30,14 +30,58 @@ impl Allocator {
         self.raw
     }
 
-    /// Where output memory comes from.
+    /// Where host memory comes from.
     pub fn pool(&self) -> &HostPool {
         &self.pool
     }
+}
 
-    /// What [`allocate`] is to be called with.
-    pub fn user(&self) -> *mut c_void {
-        (&raw const self.pool).cast_mut().cast()
+/// Where the outputs of one request go: what [`allocate`] is to be called with.
+pub(super) struct Placement {
+    pub pool: HostPool,
+    /// Memory of the server's, where it is to be that.
+    pub wish: Option<(MemoryManager, Wish)>,
+}
+
+/// Which memory of the server's.
+#[derive(Clone, Copy)]
+pub(super) enum Wish {
+    /// This one.
+    Kind(MemoryKind),
+    /// The one that the model would like.
+    Models,
+}
+
+/// The memory of one output.
+enum Given {
+    Host(HostMemory),
+    Server(ServerMemory),
+}
+
+impl Placement {
+    /// Memory of the kind that is wished for; where it cannot be had, of the host.
+    fn give(&self, byte_size: usize, preferred: MemoryKind) -> Result<Given> {
+        if let Some((manager, wish)) = &self.wish {
+            let kind = match wish {
+                Wish::Kind(kind) => *kind,
+                Wish::Models => preferred,
+            };
+            if kind != MemoryKind::Host
+                && let Ok(memory) = manager.allocate(kind, byte_size)
+            {
+                return Ok(Given::Server(memory));
+            }
+        }
+        self.pool.take(byte_size).map(Given::Host)
+    }
+}
+
+impl Given {
+    fn place(&mut self) -> (*mut c_void, MemoryKind) {
+        match self {
+            Self::Host(memory) => (memory.as_mut_slice().as_mut_ptr().cast(), MemoryKind::Host),
+            Self::Server(memory) => (StableMemory::as_ptr(memory).cast_mut().cast(), memory.kind()),
+        }
     }
 }
 
@@ -48,13 +92,13 @@ impl Drop for Allocator {
     }
 }
 
-/// Gives host memory, wherever the model would have liked its output. The sizes asked for come from the model.
+/// Gives memory where the request wants its outputs. The sizes asked for come from the model.
 unsafe extern "C" fn allocate(
     _: *mut sys::TRITONSERVER_ResponseAllocator,
     _tensor: *const c_char,
     byte_size: usize,
-    _preferred: sys::TRITONSERVER_MemoryType,
-    _preferred_id: i64,
+    preferred: sys::TRITONSERVER_MemoryType,
+    preferred_id: i64,
     user: *mut c_void,
     buffer: *mut *mut c_void,
     buffer_user: *mut *mut c_void,
@@ -62,18 +106,20 @@ unsafe extern "C" fn allocate(
     memory_type_id: *mut i64,
 ) -> *mut sys::TRITONSERVER_Error {
     boundary("output allocation", || {
-        // SAFETY: the pool that `InferenceRequest::send` passed, which lives as long as the request.
-        let pool = unsafe { &*user.cast_const().cast::<HostPool>() };
-        let mut memory = Box::new(pool.take(byte_size)?);
+        // SAFETY: the placement that `InferenceRequest::send` passed, which lives until the final response came.
+        let placement = unsafe { &*user.cast_const().cast::<Placement>() };
+        let mut given = Box::new(placement.give(byte_size, MemoryKind::from_raw(preferred, preferred_id))?);
+        let (base, kind) = given.place();
+        let (kind, id) = kind.to_raw();
         // SAFETY: the ABI passes live places for the results.
         unsafe {
             *buffer = match byte_size {
                 0 => null_mut(),
-                _ => memory.as_mut_slice().as_mut_ptr().cast(),
+                _ => base,
             };
-            *buffer_user = Box::into_raw(memory).cast();
-            *memory_type = sys::TRITONSERVER_MEMORY_CPU;
-            *memory_type_id = 0;
+            *buffer_user = Box::into_raw(given).cast();
+            *memory_type = kind;
+            *memory_type_id = id;
         }
         Ok(())
     })
@@ -90,7 +136,7 @@ unsafe extern "C" fn release(
     boundary("output release", || {
         if !buffer_user.is_null() {
             // SAFETY: what `allocate` gave with this buffer; the server gives every buffer back once.
-            drop(unsafe { Box::from_raw(buffer_user.cast::<HostMemory>()) });
+            drop(unsafe { Box::from_raw(buffer_user.cast::<Given>()) });
         }
         Ok(())
     })

@@ -19,11 +19,12 @@ pub use response::{InferenceResponse, ResponseTensor};
 
 use crate::data_type::DataType;
 use crate::error::{Error, Result};
-use crate::memory::StableMemory;
+use crate::memory::{MemoryKind, MemoryManager, StableMemory};
 use crate::parameter::{Parameter, Setters};
 use crate::request::{CorrelationId, Request, RequestFlags};
 use crate::server::Server;
 use crate::{c_string, raw, sys};
+use allocator::{Placement, Wish};
 use pending::Shared;
 
 /// A request to another model, being filled.
@@ -33,6 +34,8 @@ pub struct InferenceRequest {
     model: String,
     inputs: Vec<Box<dyn StableMemory>>,
     trace: Option<NonNull<sys::TRITONSERVER_InferenceTrace>>,
+    /// Memory of the server's for the outputs; `None` is this model's host memory.
+    wish: Option<(MemoryManager, Wish)>,
     /// Once sent, the release callback deletes it.
     sent: bool,
 }
@@ -47,7 +50,7 @@ impl InferenceRequest {
         let raw = unsafe { raw::inference_new(server.as_raw(), name.as_ptr(), version) }?;
         let raw = NonNull::new(raw).ok_or_else(|| Error::internal("the server made no request"))?;
         let (inputs, model) = (Vec::new(), model.to_owned());
-        Ok(Self { raw, server: server.clone(), model, inputs, trace: None, sent: false })
+        Ok(Self { raw, server: server.clone(), model, inputs, trace: None, wish: None, sent: false })
     }
 
     /// The model it goes to.
@@ -152,10 +155,25 @@ impl InferenceRequest {
         unsafe { raw::inference_add_requested_output(self.raw.as_ptr(), name.as_ptr()) }
     }
 
+    /// Has the outputs put into memory of this kind, from the server's pools: see
+    /// [`ModelContext::memory`](crate::ModelContext::memory). Where the server has none of it now they are in host memory:
+    /// [`Buffer::kind`](crate::Buffer::kind) of each says where it is. Unasked they are in host memory that this model
+    /// keeps for its next calls.
+    pub fn place_outputs(&mut self, memory: MemoryManager, kind: MemoryKind) {
+        self.wish = Some((memory, Wish::Kind(kind)));
+    }
+
+    /// Has each output put where its model would like it, such as the GPU that computes it: then nothing is copied. What
+    /// [`InferenceRequest::place_outputs`] says of memory that cannot be had goes for this too.
+    pub fn place_outputs_where_made(&mut self, memory: MemoryManager) {
+        self.wish = Some((memory, Wish::Models));
+    }
+
     /// Sends it. The answer comes on a thread of the server's and waits in what this returns.
     pub fn send(mut self) -> Result<PendingResponse> {
         let allocator = self.server.allocator().clone();
-        let shared = Shared::new(self.raw, std::mem::take(&mut self.inputs), allocator.clone());
+        let placement = Placement { pool: allocator.pool().clone(), wish: self.wish };
+        let shared = Shared::new(self.raw, std::mem::take(&mut self.inputs), allocator.clone(), placement);
         // One reference each for the two callbacks; they give them back when the server calls them for the last time.
         let for_release = Arc::into_raw(shared.clone()).cast_mut().cast();
         let for_response = Arc::into_raw(shared.clone()).cast_mut().cast();
@@ -167,11 +185,11 @@ impl InferenceRequest {
                 .and_then(|()| {
                     let callback: sys::TRITONSERVER_InferenceResponseCompleteFn_t =
                         Some(pending::on_response);
-                    let pool = allocator.user();
+                    let placement = shared.placement();
                     raw::inference_set_response_callback(
                         raw,
                         allocator.as_raw(),
-                        pool,
+                        placement,
                         callback,
                         for_response,
                     )

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::bls::allocator::Allocator;
+use crate::bls::allocator::{Allocator, Placement};
 use crate::bls::response::InferenceResponse;
 use crate::error::{Error, ErrorCode, Result};
 use crate::memory::StableMemory;
@@ -21,6 +21,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     arrived: Condvar,
     allocator: Arc<Allocator>,
+    placement: Placement,
 }
 
 struct State {
@@ -39,9 +40,15 @@ impl Shared {
         request: NonNull<sys::TRITONSERVER_InferenceRequest>,
         inputs: Vec<Box<dyn StableMemory>>,
         allocator: Arc<Allocator>,
+        placement: Placement,
     ) -> Arc<Self> {
         let state = State { request: Some(request), inputs, responses: VecDeque::new(), complete: false };
-        Arc::new(Self { state: Mutex::new(state), arrived: Condvar::new(), allocator })
+        Arc::new(Self { state: Mutex::new(state), arrived: Condvar::new(), allocator, placement })
+    }
+
+    /// Where outputs go, for the server to pass to the allocator. It lives as long as this.
+    pub fn placement(&self) -> *mut c_void {
+        (&raw const self.placement).cast_mut().cast()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

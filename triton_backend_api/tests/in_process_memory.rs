@@ -1,0 +1,117 @@
+//! In-process requests whose tensors are in the server's memory: pinned, or a GPU's.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests fail the test
+
+mod common;
+
+use common::child::*;
+use common::*;
+use std::sync::{Arc, OnceLock};
+use triton_backend_api::*;
+
+const PINNED: u32 = abi::TRITONSERVER_MEMORY_CPU_PINNED;
+const GPU: u32 = abi::TRITONSERVER_MEMORY_GPU;
+
+/// A script whose author is given the server's memory too.
+fn with_memory(
+    infer: impl Fn(&Author, &Request, &mut Reply, MemoryManager) -> Result<()> + Send + Sync + 'static,
+) -> Script {
+    let memory: Arc<OnceLock<MemoryManager>> = Arc::default();
+    let told = memory.clone();
+    let mut script =
+        Script::new(move |author, request, reply| infer(author, request, reply, *memory.get().unwrap()));
+    script.load = Arc::new(move |cx| {
+        told.set(cx.memory()).unwrap();
+        Ok(())
+    });
+    script
+}
+
+/// The kind of memory in which the child's OUT arrives, for a child that would like it on GPU 1.
+fn arrives(host: &FakeHost, way: Way, place: fn(&mut bls::InferenceRequest, MemoryManager)) -> MemoryKind {
+    host.child("child", |call| {
+        call.respond(vec![ChildOutput::fp32("OUT", &[2], &[1.0, 2.0]).preferring(GPU, 1)]);
+    });
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let script = with_memory(move |author, request, reply, memory| {
+        let mut call = call(author, request)?;
+        place(&mut call, memory);
+        let response = call.send()?.wait(LONG, || false)?;
+        let out = response.output("OUT")?;
+        if out.buffer.kind().is_host() {
+            assert_eq!(*out.elements::<f32>()?, [1.0, 2.0]);
+        } else {
+            assert_eq!(out.device_slice::<f32>()?.len(), 2);
+        }
+        tell.lock().unwrap().send(out.buffer.kind()).unwrap();
+        echo(author, request, reply)
+    });
+    let answer = answer(host, way, &script);
+    assert_eq!(answer.result().err(), None);
+    assert_eq!(host.blocks_in_use(), 0, "given back with the response");
+    told.recv().unwrap()
+}
+
+#[test]
+fn outputs_of_a_call_are_where_the_caller_wants_them() {
+    both_ways(|host, way| {
+        host.set_gpus(2);
+        assert_eq!(arrives(host, way, |_, _| ()), MemoryKind::Host);
+        assert_eq!(
+            arrives(host, way, |call, memory| call.place_outputs(memory, MemoryKind::Pinned)),
+            MemoryKind::Pinned
+        );
+        assert_eq!(
+            arrives(host, way, |call, memory| call.place_outputs(memory, MemoryKind::Gpu(0))),
+            MemoryKind::Gpu(0)
+        );
+        assert_eq!(
+            arrives(host, way, |call, memory| call.place_outputs(memory, MemoryKind::Host)),
+            MemoryKind::Host
+        );
+        assert_eq!(arrives(host, way, bls::InferenceRequest::place_outputs_where_made), MemoryKind::Gpu(1));
+    });
+}
+
+#[test]
+fn outputs_are_on_the_host_where_the_server_has_no_such_memory() {
+    both_ways(|host, way| {
+        assert_eq!(
+            arrives(host, way, |call, memory| call.place_outputs(memory, MemoryKind::Gpu(0))),
+            MemoryKind::Host
+        );
+        assert_eq!(arrives(host, way, bls::InferenceRequest::place_outputs_where_made), MemoryKind::Host);
+        host.fail_next("TRITONBACKEND_MemoryManagerAllocate", 1);
+        assert_eq!(
+            arrives(host, way, |call, memory| call.place_outputs(memory, MemoryKind::Pinned)),
+            MemoryKind::Host
+        );
+        assert_eq!(host.faults_left(), 0);
+    });
+}
+
+#[test]
+fn inputs_of_a_call_can_be_pinned_or_on_a_gpu_and_stay_until_the_release() {
+    both_ways(|host, way| {
+        host.set_gpus(1);
+        host.child("child", |call| {
+            assert_eq!(call.input("PINNED").unwrap().memory_types, [PINNED]);
+            assert_eq!(call.input("PINNED").unwrap().bytes, bytes(&[3.0]));
+            let far = call.input("FAR").unwrap();
+            assert_eq!((far.memory_types.as_slice(), far.shape.as_slice()), (&[GPU][..], &[1][..]));
+            call.respond(vec![ChildOutput::fp32("OUT", &[1], &[7.0])]);
+        });
+        let script = with_memory(|author, _, reply, memory| {
+            let mut call = author.server.inference_request("child", -1)?;
+            let mut pinned = memory.allocate(MemoryKind::Pinned, 4)?;
+            pinned.elements_mut::<f32>()?.copy_from_slice(&[3.0]);
+            call.input("PINNED", DataType::Fp32, &[1], pinned)?;
+            call.input("FAR", DataType::Fp32, &[1], memory.allocate(MemoryKind::Gpu(0), 4)?)?;
+            copy(&call.send()?.wait(LONG, || false)?, reply)
+        });
+        assert_eq!(answer_of(host, way, &script).bytes("OUTPUT0"), Some(bytes(&[7.0])));
+        assert_eq!(host.violations(), Vec::<String>::new());
+        assert_eq!(host.blocks_in_use(), 0);
+    });
+}
