@@ -11,7 +11,8 @@ use crate::volume::LabelType;
 /// Labels of one thread in one turn.
 const AT_A_TIME: usize = 4;
 
-/// Writes labels to `out`, which begins at a multiple of an element's size. BOOL is accepted where `highest` is 1.
+/// Writes labels to `out`, which begins at a multiple of an element's size. BOOL is accepted where `highest` is at most 1,
+/// since labels are not read back to look for others.
 pub fn convert(
     queue: &impl Queue,
     labels: &LabelsSpan<'_>,
@@ -29,7 +30,7 @@ pub fn convert(
         LabelType::Bool if labels.highest > 1 => {
             let highest = labels.highest;
             return Err(Error::invalid_arg(format!(
-                "labels up to {highest} do not fit BOOL; accepted are 0 and 1"
+                "label {highest} does not fit BOOL; accepted are 0 and 1"
             )));
         }
         LabelType::Uint8 | LabelType::Bool => return queue.copy(labels.data.part(0, count)?, out),
