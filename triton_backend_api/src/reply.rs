@@ -107,8 +107,7 @@ impl Reply {
 
     fn part_from_request(&mut self) -> Result<ResponseStream> {
         let responder = self.responder()?;
-        // SAFETY: the request is live, see `new`.
-        unsafe { responder.open() }?;
+        responder.check_stream()?;
         responder.part_from_request()?;
         let exchange =
             self.exchange.clone().ok_or_else(|| Error::internal("the request is not handed over"))?;
@@ -187,8 +186,7 @@ impl Reply {
     /// }
     /// ```
     pub fn send_more(&mut self) -> Result<()> {
-        // SAFETY: the request is live, see `new`.
-        unsafe { self.responder()?.send_more() }
+        self.responder()?.send_more()
     }
 
     /// The inputs are ready, the computation starts: what came before is the statistics' `compute_input`.
@@ -219,8 +217,7 @@ impl Reply {
     /// Sends the response, once; later calls do nothing.
     pub(crate) fn send(&mut self, result: Result<()>) {
         if let Some(responder) = &mut self.responder {
-            // SAFETY: the request is live, see `new`.
-            unsafe { responder.finish(result) };
+            responder.finish(result);
         }
     }
 }

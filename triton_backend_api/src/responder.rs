@@ -20,10 +20,8 @@ pub(crate) struct Responder {
     response: Option<NonNull<sys::TRITONBACKEND_Response>>,
     /// Whether anything was put into it.
     filled: bool,
-    /// Where further responses come from; made when it is first needed.
+    /// Where the responses of a decoupled model come from, also after the request is released.
     factory: Option<Factory>,
-    /// Followed only to make the factory, while the request is surely there: see [`Responder::open`].
-    request: NonNull<sys::TRITONBACKEND_Request>,
     profile: Arc<Profile>,
     /// Whether the final response was sent, or the attempt was made.
     done: bool,
@@ -41,7 +39,7 @@ impl Responder {
     /// making on, and answers that come after an empty place are mixed up.
     ///
     /// # Safety
-    /// `request` is the server's and lives until this value is dropped, done, or open.
+    /// `request` is the server's and live; for a model that is not decoupled until this value is dropped or done.
     pub unsafe fn new(request: NonNull<sys::TRITONBACKEND_Request>, profile: Arc<Profile>) -> Result<Self> {
         // SAFETY: a live request.
         let (response, factory) = unsafe {
@@ -50,7 +48,7 @@ impl Responder {
                 false => (Some(not_null(raw::response_new(request.as_ptr())?)?), None),
             }
         };
-        Ok(Self { response, filled: false, factory, request, profile, done: false })
+        Ok(Self { response, filled: false, factory, profile, done: false })
     }
 
     pub fn is_done(&self) -> bool {
@@ -71,27 +69,19 @@ impl Responder {
         self.filled = false;
     }
 
-    /// Readies it for several responses, after which the request is not needed any more. An error where the model may
-    /// not send several.
-    ///
-    /// # Safety
-    /// The request is live.
-    pub unsafe fn open(&mut self) -> Result<()> {
+    /// An error where the model may not send several responses. Where it may, the request is not needed any more.
+    pub fn check_stream(&self) -> Result<()> {
         if self.done {
             return Err(sent_already());
         }
-        if !self.profile.decoupled {
-            let model = &self.profile.name;
-            return Err(Error::unsupported(format!(
-                "model '{model}' answers each request with one response; several need \
-                 'model_transaction_policy {{ decoupled: true }}' in its configuration"
-            )));
+        match self.factory {
+            Some(_) => Ok(()),
+            None => Err(Error::unsupported(format!(
+                "model '{}' answers each request with one response; several need \
+                 'model_transaction_policy {{ decoupled: true }}' in its configuration",
+                self.profile.name
+            ))),
         }
-        if self.factory.is_none() {
-            // SAFETY: a live request, see above.
-            self.factory = Some(unsafe { Factory::new(self.request) }?);
-        }
-        Ok(())
     }
 
     /// Forgets the response that was made from the request, so that the request can go before its answer.
@@ -160,12 +150,8 @@ impl Responder {
     }
 
     /// Sends the response as it was filled, and not as the last one. It is gone also where this fails.
-    ///
-    /// # Safety
-    /// The request is live, or this is open.
-    pub unsafe fn send_more(&mut self) -> Result<()> {
-        // SAFETY: see above.
-        unsafe { self.open() }?;
+    pub fn send_more(&mut self) -> Result<()> {
+        self.check_stream()?;
         let response = self.current()?;
         self.response = None;
         self.filled = false;
@@ -175,36 +161,22 @@ impl Responder {
 
     /// Sends the last response, once: what was filled, or this error. A decoupled model that filled nothing sends no
     /// response, but that there is none.
-    ///
-    /// # Safety
-    /// The request is live, or this is open.
-    pub unsafe fn finish(&mut self, result: Result<()>) {
+    pub fn finish(&mut self, result: Result<()>) {
         if self.done {
             return;
         }
-        // SAFETY: see above.
-        let outcome = unsafe { self.send_last(result) };
+        let outcome = self.send_last(result);
         self.done = true;
         if let Err(e) = outcome {
             crate::log!(Error, "the server could not send a response: {e}");
         }
     }
 
-    /// # Safety
-    /// As for `finish`.
-    unsafe fn send_last(&mut self, result: Result<()>) -> Result<()> {
-        if result.is_ok() && !self.filled && self.profile.decoupled {
-            // SAFETY: as above.
-            match (unsafe { self.open() }, &self.factory) {
-                (Ok(()), Some(factory)) => {
-                    let ended = factory.end();
-                    self.delete();
-                    return ended;
-                }
-                // An empty response also says that it is the last.
-                (opened, _) if self.response.is_none() => return opened,
-                _ => (),
-            }
+    fn send_last(&mut self, result: Result<()>) -> Result<()> {
+        if let (Ok(()), false, Some(factory)) = (&result, self.filled, &self.factory) {
+            let ended = factory.end();
+            self.delete();
+            return ended;
         }
         let response = match (self.current(), &self.factory) {
             (Ok(response), _) => response,
@@ -225,7 +197,7 @@ impl Responder {
         }
     }
 
-    /// Whether the client gave the request up; false before this is open.
+    /// Whether the client gave the request up; false where the model is not decoupled.
     pub fn is_cancelled(&self) -> bool {
         self.factory.as_ref().is_some_and(Factory::is_cancelled)
     }

@@ -25,14 +25,14 @@ use crate::responder::Responder;
 pub struct ResponseStream {
     /// The request's in-flight place: free before the factory goes, since that may unload the model.
     slot: Option<Arc<Slot>>,
-    /// None only while it is dropped. It is open, so it needs no request.
+    /// None only while it is dropped. It makes its responses without the request.
     responder: Option<Responder>,
     /// Whoever still holds the request.
     exchange: Weak<Exchange>,
 }
 
 impl ResponseStream {
-    /// `responder` is open.
+    /// `responder` is a decoupled model's.
     pub(crate) fn new(responder: Responder, exchange: &Arc<Exchange>) -> Self {
         let (slot, exchange) = (exchange.slot(), Arc::downgrade(exchange));
         Self { slot, responder: Some(responder), exchange }
@@ -76,8 +76,7 @@ impl ResponseStream {
 
     /// Sends the next response. It is gone also where this fails; the stream goes on.
     pub fn send(&mut self) -> Result<()> {
-        // SAFETY: open, see `new`.
-        unsafe { self.responder()?.send_more() }
+        self.responder()?.send_more()
     }
 
     /// Whether the client gave the request up. What is sent then is thrown away: better to finish with an error of
@@ -96,8 +95,7 @@ impl ResponseStream {
         if let Some(exchange) = self.exchange.upgrade() {
             exchange.report(result.is_ok());
         }
-        // SAFETY: open, see `new`.
-        unsafe { responder.finish(result) };
+        responder.finish(result);
         drop(self.slot.take());
         drop(responder);
     }
