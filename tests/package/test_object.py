@@ -16,6 +16,7 @@ pytestmark = pytest.mark.timeout(BUILD_S + 60)
 
 FLOOR = (2, 31)
 ENTRY_POINTS = {
+    "TRITONBACKEND_Finalize",
     "TRITONBACKEND_GetBackendAttribute",
     "TRITONBACKEND_Initialize",
     "TRITONBACKEND_ModelFinalize",
