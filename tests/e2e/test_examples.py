@@ -235,6 +235,10 @@ class Stream:
         return response.id, None if final else int(result.as_numpy("OUT")[0])
 
 
+def response_counts(found, *kinds: str) -> dict[str, tuple[int, ...]]:
+    return {place: tuple(stats[kind]["count"] for kind in kinds) for place, stats in found["response_stats"].items()}
+
+
 def test_a_stream_of_responses_comes_one_by_one_and_ends(server, models):
     model = example(models, "decoupled", DECOUPLED)
     with Stream(server, model) as stream:
@@ -243,6 +247,10 @@ def test_a_stream_of_responses_comes_one_by_one_and_ends(server, models):
             assert [stream.next() for _ in range(count + 1)] == [(f"count {count}", n) for n in (*range(count), None)]
     found = server.http().get_inference_statistics(model)["model_stats"][0]
     assert found["inference_stats"]["success"]["count"] == 3
+    # By the place in the stream. Of the ends of the three streams, empty responses, each came at another place.
+    wanted = {"0": (2, 1), "1": (1, 1), "2": (1, 0), "3": (0, 1)}
+    assert response_counts(found, "success", "empty_response") == wanted
+    assert response_counts(found, "compute_output", "fail") == {place: (count, 0) for place, (count, _) in wanted.items()}
 
 
 def test_streams_run_side_by_side(server, models):
@@ -265,6 +273,8 @@ def test_a_stream_that_fails_says_why(server, models):
         stream.send([1, 2], "two numbers")
         with pytest.raises(InferenceServerException, match=r"COUNT is \[2\]; one number is accepted"):
             stream.next()
+    found = server.http().get_inference_statistics(model)["model_stats"][0]
+    assert response_counts(found, "success", "empty_response", "fail") == {"0": (0, 0, 1)}
 
 
 def test_a_model_that_is_not_decoupled_cannot_stream(server, models):

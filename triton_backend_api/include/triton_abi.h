@@ -48,6 +48,7 @@ struct TRITONBACKEND_Input;
 struct TRITONBACKEND_MemoryManager;
 struct TRITONBACKEND_Model;
 struct TRITONBACKEND_ModelInstance;
+struct TRITONBACKEND_ModelInstanceResponseStatistics;
 struct TRITONBACKEND_Output;
 struct TRITONBACKEND_Request;
 struct TRITONBACKEND_Response;
@@ -58,6 +59,7 @@ typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
 typedef struct TRITONBACKEND_MemoryManager TRITONBACKEND_MemoryManager;
 typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
 typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
+typedef struct TRITONBACKEND_ModelInstanceResponseStatistics TRITONBACKEND_ModelInstanceResponseStatistics;
 typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
 typedef struct TRITONBACKEND_Request TRITONBACKEND_Request;
 typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
@@ -462,5 +464,25 @@ typedef TRITONSERVER_Error* (*TRITONBACKEND_ResponseSetDoubleParameter_late)(
     TRITONBACKEND_Response* response, const char* name, const double value);
 typedef TRITONSERVER_Error* (*TRITONSERVER_InferenceRequestSetDoubleParameter_late)(
     TRITONSERVER_InferenceRequest* request, const char* key, const double value);
+
+/* Statistics of a response: since backend API 1.19. */
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceResponseStatisticsNew_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics** statistics);
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceResponseStatisticsDelete_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics* statistics);
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics* statistics, TRITONBACKEND_ModelInstance* instance);
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics* statistics, TRITONBACKEND_ResponseFactory* factory);
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics* statistics, uint64_t start);
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics* statistics, uint64_t output_start);
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics* statistics, uint64_t end);
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceResponseStatisticsSetError_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics* statistics, TRITONSERVER_Error* error);
+typedef TRITONSERVER_Error* (*TRITONBACKEND_ModelInstanceReportResponseStatistics_late)(
+    TRITONBACKEND_ModelInstanceResponseStatistics* statistics);
 
 #endif

@@ -72,6 +72,42 @@
 //! | the log, custom metrics | [`log!`], [`mod@log`], [`metrics`] |
 //!
 //! Tests without a server: the package `triton_fake_host`.
+//!
+//! # Coverage
+//! What the ABI offers a backend, where it is here, and the file of `tests/` that shows it. That every call may fail: `faults`,
+//! `faults_server`, `faults_streams`.
+//!
+//! | of the ABI | here | tests |
+//! |---|---|---|
+//! | entry points, `ModelInstanceReady` too | [`export_backend!`] | `exports`, `names` |
+//! | version handshake; younger calls bound at run time | `raw::late`, private | `loading`, `metrics`, `parameters`, `response_statistics` |
+//! | backend: state, configuration, artifacts, execution policy, attributes | [`Backend`], [`BackendContext`], [`Model::preferred_instances`] | `backend`, `loading` |
+//! | model: configuration typed and raw, parameters, place and version | [`ModelContext`], [`ModelConfig`] | `loading`; units of `config` |
+//! | auto-completion | [`Model::auto_complete`] | `loading` |
+//! | instance: kind, device, host policy, profiles, secondary devices | [`InstanceContext`] | `loading`, `server_queries` |
+//! | state of models and instances, freed once | [`Model`], [`Instance`], [`ConcurrentInstance`] | `loading`, `taking_over`, `faults` |
+//! | request: id, correlation id, timeout, cancellation, requested outputs | [`Request`] | `requests` |
+//! | flags and parameters of a request | [`RequestFlags`], [`Parameter`] | `parameters` |
+//! | inputs, every buffer, for a host policy, host, pinned, GPU | [`Input`], [`Buffer`], [`DeviceSlice`] | `requests`, `views` |
+//! | BYTES | [`ByteStrings`], [`Reply::output_byte_strings`] | `requests`; units of `byte_strings` |
+//! | outputs where the client wants them; parameters; errors with every code | [`Output`], [`Reply`], [`ErrorCode`] | `requests`, `views`, `parameters`, `rules_of_execute` |
+//! | response factories: several responses, cancellation | [`Reply::send_more`], [`ResponseStream`] | `streams` |
+//! | batches | [`Batch`], [`Concatenation`] | `batches`, `statistics`, `rules_of_execute` |
+//! | requests kept after Execute | [`OwnedRequest`], [`OwnedReply`] | `taking_over` |
+//! | in-process calls: inheritance, version, priority, child trace | [`bls::InferenceRequest`] | `in_process`, `parameters` |
+//! | ... many in flight, timeout, cancellation passed on | [`bls::PendingResponse`] | `in_process_waiting` |
+//! | ... memory of inputs and outputs | [`StableMemory`], [`bls::InferenceRequest::place_outputs`] | `in_process_memory` |
+//! | ... several responses | [`bls::PendingResponse::next`] | `in_process_streams` |
+//! | memory manager | [`MemoryManager`], [`ServerMemory`] | `memory` |
+//! | liveness, readiness, metadata, statistics, index of models | [`Server`] | `server_queries`, `in_process` |
+//! | statistics of a request and of a batch | reported by the glue; [`Reply::mark_compute_start`], [`Execution`] | `statistics` |
+//! | statistics of a response (backend API 1.19) | reported by the glue for decoupled models | `response_statistics` |
+//! | counters, gauges, histograms | [`metrics`] | `metrics` |
+//! | log, its levels, file and line | [`log!`], [`mod@log`] | `loading` |
+//!
+//! Not offered: the priority of a request cannot be read, since the ABI has no call for it, so an in-process call has the one that
+//! its author sets; activities of the author's own in a trace; state of sequences (`TRITONBACKEND_State*`); the buffer
+//! attributes of inputs and outputs (a CUDA IPC handle); reports of memory usage; batchers (`TRITONBACKEND_ModelBatch*`); loading and unloading models.
 
 #![deny(missing_docs)]
 

@@ -81,9 +81,11 @@ macro_rules! wrap {
 
 mod metrics;
 mod server_side;
+mod statistics;
 
 pub use metrics::*;
 pub use server_side::*;
+pub use statistics::*;
 
 type Backend = *mut TRITONBACKEND_Backend;
 type Model = *mut TRITONBACKEND_Model;

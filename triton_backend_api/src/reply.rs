@@ -69,10 +69,10 @@ impl Reply {
         instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
         profile: Arc<Profile>,
     ) -> Result<Self> {
-        // SAFETY: a live request.
-        let responder = unsafe { Responder::new(request, profile) }?;
-        let report =
-            Report { request, instance, timeline: Timeline::start(), batch_size: 1, own_execution: true };
+        let timeline = Timeline::start();
+        // SAFETY: a live request; the instance lives as long as the reply, and as a stream made of it: finalizing waits.
+        let responder = unsafe { Responder::new(request, instance, profile, timeline.start) }?;
+        let report = Report { request, instance, timeline, batch_size: 1, own_execution: true };
         Ok(Self { responder: Some(responder), report, exchange: None })
     }
 
@@ -120,6 +120,9 @@ impl Reply {
     pub(crate) fn begin(&mut self, batch_size: u64) {
         self.report.timeline = Timeline::start();
         self.report.batch_size = batch_size;
+        if let Some(responder) = &mut self.responder {
+            responder.begin(self.report.timeline.start);
+        }
     }
 
     /// The request is part of an execution that the batch reports, with these times so far.
@@ -171,6 +174,10 @@ impl Reply {
     /// Sends what was filled in so far as one response of several; what is filled in after goes into the next one. It is
     /// gone also where this fails. UNSUPPORTED where the model's configuration has no
     /// `model_transaction_policy { decoupled: true }`.
+    ///
+    /// Each response of a decoupled model, the last and an empty one too, is counted in the server's statistics by its
+    /// place in the stream (`response_stats`), with the time until something was put into it and the time since then.
+    /// Servers with a backend API older than 1.19 have no such statistics; nothing else differs there.
     ///
     /// Returning from [`Instance::infer`](crate::Instance::infer) sends the last response, with what was filled in since.
     /// Nothing filled in since means that none follows: a decoupled model may answer with no response at all.

@@ -11,6 +11,7 @@ use crate::glue::Profile;
 use crate::memory::MemoryKind;
 use crate::output::Output;
 use crate::parameter::{Parameter, Setters};
+use crate::statistics::{ResponseTimes, now_ns};
 use crate::{raw, sys};
 
 /// Sends the responses to one request, the final one exactly once. Whoever holds it sees to that: dropping it sends
@@ -22,6 +23,9 @@ pub(crate) struct Responder {
     filled: bool,
     /// Where the responses of a decoupled model come from, also after the request is released.
     factory: Option<Factory>,
+    instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
+    /// Of the response that comes next.
+    times: ResponseTimes,
     profile: Arc<Profile>,
     /// Whether the final response was sent, or the attempt was made.
     done: bool,
@@ -40,7 +44,13 @@ impl Responder {
     ///
     /// # Safety
     /// `request` is the server's and live; for a model that is not decoupled until this value is dropped or done.
-    pub unsafe fn new(request: NonNull<sys::TRITONBACKEND_Request>, profile: Arc<Profile>) -> Result<Self> {
+    /// `instance` is the server's and live until then for every model.
+    pub unsafe fn new(
+        request: NonNull<sys::TRITONBACKEND_Request>,
+        instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
+        profile: Arc<Profile>,
+        start: u64,
+    ) -> Result<Self> {
         // SAFETY: a live request.
         let (response, factory) = unsafe {
             match profile.decoupled {
@@ -48,7 +58,13 @@ impl Responder {
                 false => (Some(not_null(raw::response_new(request.as_ptr())?)?), None),
             }
         };
-        Ok(Self { response, filled: false, factory, profile, done: false })
+        let times = ResponseTimes::start(start);
+        Ok(Self { response, filled: false, factory, instance, times, profile, done: false })
+    }
+
+    /// Work on the first response begins then.
+    pub fn begin(&mut self, start: u64) {
+        self.times = ResponseTimes::start(start);
     }
 
     pub fn is_done(&self) -> bool {
@@ -137,6 +153,9 @@ impl Responder {
     fn fill(&mut self) -> Result<NonNull<sys::TRITONBACKEND_Response>> {
         let response = self.current()?;
         self.filled = true;
+        if self.factory.is_some() {
+            self.times.mark_output();
+        }
         Ok(response)
     }
 
@@ -155,8 +174,20 @@ impl Responder {
         let response = self.current()?;
         self.response = None;
         self.filled = false;
+        self.report(null_mut());
         // SAFETY: an unsent response, which this call consumes.
-        unsafe { raw::response_send(response.as_ptr(), 0, null_mut()) }
+        let sent = unsafe { raw::response_send(response.as_ptr(), 0, null_mut()) };
+        self.times = ResponseTimes::start(now_ns());
+        sent
+    }
+
+    /// Reports the statistics of a decoupled model's response before it is sent, so that a client that has it finds it
+    /// counted. Statistics that cannot be reported are not the client's fault.
+    fn report(&self, error: *mut sys::TRITONSERVER_Error) {
+        if let Some(factory) = &self.factory {
+            // SAFETY: the instance lives (see `new`), the factory is ours, the error the caller's.
+            let _ = unsafe { self.times.report(self.instance, factory.0, error) };
+        }
     }
 
     /// Sends the last response, once: what was filled, or this error. A decoupled model that filled nothing sends no
@@ -174,27 +205,32 @@ impl Responder {
 
     fn send_last(&mut self, result: Result<()>) -> Result<()> {
         if let (Ok(()), false, Some(factory)) = (&result, self.filled, &self.factory) {
+            self.report(null_mut());
             let ended = factory.end();
             self.delete();
             return ended;
         }
-        let response = match (self.current(), &self.factory) {
-            (Ok(response), _) => response,
-            // The error is lost, but the client learns that nothing follows.
-            (Err(e), Some(factory)) => return factory.end().and(Err(e)),
-            (Err(e), None) => return Err(e),
-        };
+        let response = self.current();
         self.response = None;
-        let error = result.err().map_or(null_mut(), |e| e.to_raw());
-        // SAFETY: an unsent response, which this call consumes; the error stays ours and is deleted once.
-        unsafe {
-            let sent =
-                raw::response_send(response.as_ptr(), sys::TRITONSERVER_RESPONSE_COMPLETE_FINAL, error);
-            if !error.is_null() {
-                sys::TRITONSERVER_ErrorDelete(error);
-            }
-            sent
+        let error = match (&result, &response) {
+            (Err(e), _) | (Ok(()), Err(e)) => e.to_raw(),
+            (Ok(()), Ok(_)) => null_mut(),
+        };
+        self.report(error);
+        let sent = match (response, &self.factory) {
+            // SAFETY: an unsent response, which this call consumes; the error stays ours.
+            (Ok(response), _) => unsafe {
+                raw::response_send(response.as_ptr(), sys::TRITONSERVER_RESPONSE_COMPLETE_FINAL, error)
+            },
+            // The error is lost, but the client learns that nothing follows.
+            (Err(e), Some(factory)) => factory.end().and(Err(e)),
+            (Err(e), None) => Err(e),
+        };
+        if !error.is_null() {
+            // SAFETY: ours, deleted once.
+            unsafe { sys::TRITONSERVER_ErrorDelete(error) };
         }
+        sent
     }
 
     /// Whether the client gave the request up; false where the model is not decoupled.

@@ -1,4 +1,9 @@
-//! The four times the server's statistics are made of.
+//! The times that the server's statistics are made of: four of a request, three of a response in a decoupled model.
+
+use std::ptr::NonNull;
+
+use crate::error::{Error, Result};
+use crate::{raw, sys};
 
 /// Nanoseconds of the clock the server's statistics use, `CLOCK_MONOTONIC`.
 pub fn now_ns() -> u64 {
@@ -37,6 +42,72 @@ impl Timeline {
         let compute_start = self.compute_start.unwrap_or(self.start);
         let compute_end = self.compute_end.unwrap_or(end).max(compute_start);
         [self.start, compute_start, compute_end, end.max(compute_end)]
+    }
+}
+
+/// When work on one response of a decoupled model began, and when its outputs began to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResponseTimes {
+    start: u64,
+    output_start: Option<u64>,
+}
+
+impl ResponseTimes {
+    pub fn start(start: u64) -> Self {
+        Self { start, output_start: None }
+    }
+
+    /// Something is put into the response; the first time counts.
+    pub fn mark_output(&mut self) {
+        self.output_start.get_or_insert_with(now_ns);
+    }
+
+    /// Reports the response, which ends now and carries `error`, if that is not null. One that nothing was put into is
+    /// counted as empty, a cancellation as one. UNSUPPORTED where the server's backend API is older than 1.19.
+    ///
+    /// # Safety
+    /// All are the server's and live; `error` may be null.
+    pub unsafe fn report(
+        &self,
+        instance: NonNull<sys::TRITONBACKEND_ModelInstance>,
+        factory: NonNull<sys::TRITONBACKEND_ResponseFactory>,
+        error: *mut sys::TRITONSERVER_Error,
+    ) -> Result<()> {
+        let form = Form::new()?;
+        let form = form.0.as_ptr();
+        // SAFETY: a live form, and see above. The server follows instance and factory: only a form that has both is
+        // reported.
+        unsafe {
+            raw::response_statistics_set_instance(form, instance.as_ptr())?;
+            raw::response_statistics_set_factory(form, factory.as_ptr())?;
+            raw::response_statistics_set_start(form, self.start)?;
+            if let Some(output_start) = self.output_start {
+                raw::response_statistics_set_output_start(form, output_start)?;
+            }
+            raw::response_statistics_set_end(form, now_ns())?;
+            if !error.is_null() {
+                raw::response_statistics_set_error(form, error)?;
+            }
+            raw::report_response_statistics(form)
+        }
+    }
+}
+
+/// What the server wants to have filled in about one response.
+struct Form(NonNull<sys::TRITONBACKEND_ModelInstanceResponseStatistics>);
+
+impl Form {
+    fn new() -> Result<Self> {
+        // SAFETY: needs nothing.
+        let form = unsafe { raw::response_statistics_new() }?;
+        NonNull::new(form).map(Self).ok_or_else(|| Error::unsupported("this server keeps no statistics"))
+    }
+}
+
+impl Drop for Form {
+    fn drop(&mut self) {
+        // SAFETY: ours, deleted once.
+        let _ = unsafe { raw::response_statistics_delete(self.0.as_ptr()) };
     }
 }
 

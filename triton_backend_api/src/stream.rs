@@ -74,7 +74,8 @@ impl ResponseStream {
         self.responder()?.set_parameter(name, &value.into())
     }
 
-    /// Sends the next response. It is gone also where this fails; the stream goes on.
+    /// Sends the next response. It is gone also where this fails; the stream goes on. How it is counted:
+    /// [`Reply::send_more`](crate::Reply::send_more).
     pub fn send(&mut self) -> Result<()> {
         self.responder()?.send_more()
     }

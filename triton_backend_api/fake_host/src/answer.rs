@@ -6,6 +6,7 @@ use triton_backend_api::sys::*;
 
 use crate::error::HostError;
 use crate::state::{Outcome, Refusal};
+use crate::statistics::ResponseStatistics;
 
 /// What became of one request.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub struct Answer {
     pub ended_without_response: bool,
     /// Its statistics, one entry a report.
     pub statistics: Vec<Statistics>,
+    /// The statistics of its responses, one entry a report.
+    pub response_statistics: Vec<ResponseStatistics>,
     /// How often it was released.
     pub released: u32,
     /// The error of the Execute that left it with the server.

@@ -167,6 +167,7 @@ fn leaks(state: &State, found: &mut Vec<String>) {
     let messages = state.messages.iter().filter(|(_, message)| !message.lent);
     let plain = (messages.map(|(handle, _)| state.messages.name(handle)))
         .chain(state.factories.iter().map(|(handle, _)| state.factories.name(handle)))
+        .chain(state.response_statistics.iter().map(|(handle, _)| state.response_statistics.name(handle)))
         .chain(state.responses.iter().map(|(handle, _)| state.responses.name(handle)))
         .chain(state.inferred.iter().map(|(handle, _)| state.inferred.name(handle)))
         .chain(state.allocators.iter().map(|(handle, _)| state.allocators.name(handle)))

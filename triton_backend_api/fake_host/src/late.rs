@@ -12,7 +12,8 @@ pub(crate) struct LateSymbol {
 }
 
 /// Every younger call that this host has.
-const ALL: &[&[LateSymbol]] = &[crate::inference::LATE, crate::metrics::LATE, crate::response::LATE];
+const ALL: &[&[LateSymbol]] =
+    &[crate::inference::LATE, crate::metrics::LATE, crate::response::LATE, crate::statistics::LATE];
 /// Calls of the floor itself that backends bind late all the same.
 const OF_THE_FLOOR: &[LateSymbol] = crate::request::LATE;
 

@@ -51,6 +51,7 @@ mod request;
 mod response;
 mod server;
 mod state;
+mod statistics;
 mod table;
 mod test_request;
 mod trace;
@@ -66,6 +67,7 @@ pub use instance::BatchStatistics;
 pub use loaded::{Execution, LoadedModel, ModelSpec};
 pub use log::LogLine;
 pub use metrics::ServedMetric;
+pub use statistics::ResponseStatistics;
 pub use test_request::{Correlation, TestInput, TestRequest};
 /// The ABI's types and values.
 pub use triton_backend_api::sys as abi;

@@ -25,6 +25,7 @@ use crate::model::ModelObject;
 use crate::request::{Answers, InputObject, RequestObject};
 use crate::response::{OutputObject, ResponseObject};
 use crate::server::Health;
+use crate::statistics::Form;
 use crate::table::{Table, pointer};
 use crate::trace::TraceObject;
 
@@ -77,6 +78,7 @@ pub(crate) struct State {
     pub factories: Table<FactoryObject>,
     pub responses: Table<ResponseObject>,
     pub outputs: Table<OutputObject>,
+    pub response_statistics: Table<Form>,
     pub traces: Table<TraceObject>,
     pub allocators: Table<AllocatorObject>,
     pub inferences: Table<InferenceObject>,
@@ -117,6 +119,7 @@ impl Default for State {
             factories: Table::new("response factory"),
             responses: Table::new("response"),
             outputs: Table::new("output"),
+            response_statistics: Table::new("response statistics object"),
             traces: Table::new("trace"),
             allocators: Table::new("allocator"),
             inferences: Table::new("in-process request"),

@@ -89,6 +89,11 @@ pub struct TRITONBACKEND_ModelInstance {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct TRITONBACKEND_ModelInstanceResponseStatistics {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct TRITONBACKEND_Output {
     _unused: [u8; 0],
 }
@@ -1096,5 +1101,56 @@ pub type TRITONSERVER_InferenceRequestSetDoubleParameter_late = ::core::option::
         request: *mut TRITONSERVER_InferenceRequest,
         key: *const ::core::ffi::c_char,
         value: f64,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceResponseStatisticsNew_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut *mut TRITONBACKEND_ModelInstanceResponseStatistics,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceResponseStatisticsDelete_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics,
+        instance: *mut TRITONBACKEND_ModelInstance,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics,
+        factory: *mut TRITONBACKEND_ResponseFactory,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics,
+        start: u64,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics,
+        output_start: u64,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics,
+        end: u64,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceResponseStatisticsSetError_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics,
+        error: *mut TRITONSERVER_Error,
+    ) -> *mut TRITONSERVER_Error,
+>;
+pub type TRITONBACKEND_ModelInstanceReportResponseStatistics_late = ::core::option::Option<
+    unsafe extern "C" fn(
+        statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics,
     ) -> *mut TRITONSERVER_Error,
 >;
