@@ -105,9 +105,13 @@
 //! | counters, gauges, histograms | [`metrics`] | `metrics` |
 //! | log, its levels, file and line | [`log!`], [`mod@log`] | `loading` |
 //!
-//! Not offered: the priority of a request cannot be read, since the ABI has no call for it, so an in-process call has the one that
-//! its author sets; activities of the author's own in a trace; state of sequences (`TRITONBACKEND_State*`); the buffer
-//! attributes of inputs and outputs (a CUDA IPC handle); reports of memory usage; batchers (`TRITONBACKEND_ModelBatch*`); loading and unloading models.
+//! Not offered:
+//! - the priority of a request: the ABI has no call that reads it, so an in-process call has the one that its author sets;
+//! - activities of the author's own in a trace, and what a trace says of itself;
+//! - state of sequences that the server keeps (`TRITONBACKEND_State*`);
+//! - attributes of output buffers (CUDA IPC handles), and where an output would lie before it is made;
+//! - raw inputs and inputs for a host policy of in-process calls;
+//! - reports of memory usage, batching strategies (`TRITONBACKEND_ModelBatch*`), loading and unloading models.
 
 #![deny(missing_docs)]
 

@@ -26,15 +26,13 @@ pub struct ResponseStatistics {
 }
 
 /// What the backend has filled in so far. Core keeps the pointers and follows them when the form is reported.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Form {
     instance: usize,
     factory: usize,
     times: [u64; 3],
-    error: *mut TRITONSERVER_Error,
+    error: usize,
 }
-
-// SAFETY: the pointer is a handle: looked up, never followed.
-unsafe impl Send for Form {}
 
 impl State {
     fn form(&mut self, form: *mut TRITONBACKEND_ModelInstanceResponseStatistics) -> Outcome<&mut Form> {
@@ -52,7 +50,7 @@ impl State {
         let request = factory.request;
         let output_start = (output_start > 0).then_some(output_start);
         check_times(&[start, output_start.unwrap_or(start), end, end], 1)?;
-        let error = self.peek_error(error)?;
+        let error = self.peek_error(pointer(error))?;
         let answer = self.answer(request);
         let sent_before = answer.responses.len();
         answer.response_statistics.push(ResponseStatistics { start, output_start, end, error, sent_before });
@@ -64,8 +62,7 @@ late_symbols! {
     fn TRITONBACKEND_ModelInstanceResponseStatisticsNew: TRITONBACKEND_ModelInstanceResponseStatisticsNew_late(
         statistics: *mut *mut TRITONBACKEND_ModelInstanceResponseStatistics
     ) |state| {
-        let form = Form { instance: 0, factory: 0, times: [0; 3], error: std::ptr::null_mut() };
-        put(statistics, pointer(state.response_statistics.insert(form)))
+        put(statistics, pointer(state.response_statistics.insert(Form::default())))
     }
 
     fn TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance:
@@ -114,7 +111,7 @@ late_symbols! {
         TRITONBACKEND_ModelInstanceResponseStatisticsSetError_late(
         statistics: *mut TRITONBACKEND_ModelInstanceResponseStatistics, error: *mut TRITONSERVER_Error
     ) |state| {
-        state.form(statistics)?.error = error;
+        state.form(statistics)?.error = handle(error);
         Ok(())
     }
 
