@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import reference
 import tritonclient.http
 from checks import assert_equals_monai
-from models import Repository
+from models import CHILD, TWO_CLASSES, Repository
 
 SLOW = "after(1.5, np.concatenate([0.5 - x, x - 0.5], axis=1))"
 
@@ -111,10 +112,89 @@ def test_no_instance_group_means_cpu(server, models, volume):
     assert server.http().get_model_config(model)["instance_group"][0]["kind"] == "KIND_CPU"
 
 
+@pytest.mark.parametrize("kind", ["KIND_CPU", "KIND_AUTO"])
+def test_without_a_gpu_auto_is_cpu(server, models, volume, kind):
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("this machine has a GPU")
+    model = models.write.spleen(models.two_classes)
+    path = models.write.root / model / "config.pbtxt"
+    path.write_text(path.read_text().replace("kind: KIND_CPU", f"kind: {kind}"))
+    models.load(model)
+    assert_equals_monai(clients.http(server, model, volume), volume)
+    assert server.http().get_model_config(model)["instance_group"][0]["kind"] == "KIND_CPU"
+
+
 def test_the_network_is_told_the_request_id(server, models, volume):
     model = models.spleen(models.child("fail('id ' + request.request_id())"))
     with pytest.raises(tritonclient.http.InferenceServerException, match="id case-42"):
         clients.grpc(server, model, volume, request_id="case-42")
+
+
+def test_the_network_is_told_correlation_id_and_timeout(server, models, volume):
+    model = models.spleen(models.child("fail(f'correlation {request.correlation_id()} timeout {request.timeout()}')"))
+    with pytest.raises(tritonclient.http.InferenceServerException, match="correlation 9 timeout 7000000"):
+        clients.grpc(server, model, volume, sequence_id=9, sequence_start=True, timeout=7_000_000)
+
+
+def test_another_version_of_the_network_serves_without_a_reload(server, models, volume):
+    """Nothing of the network is kept between requests: the next one goes to the version that is there then."""
+    child = models.child("x[:, :1] * 0 + fail('the first version')")
+    model = models.spleen(child)
+    with pytest.raises(tritonclient.http.InferenceServerException, match="the first version"):
+        clients.grpc(server, model, volume)
+    folder = models.write.root / child
+    (folder / "2").mkdir()
+    source = CHILD.format(input="INPUT__0", output="OUTPUT__0", scores=TWO_CLASSES)
+    (folder / "2" / "model.py").write_text(source)
+    models.client.load_model(child)
+    assert_equals_monai(clients.grpc(server, model, volume), volume)
+
+
+def test_a_network_that_still_loads_is_unavailable(server, models, volume):
+    child = models.write.child()
+    with (models.write.root / child / "1" / "model.py").open("a") as source:
+        source.write("\n\ntime.sleep(4)\n")
+    model = models.spleen(child)
+    # By gRPC: an HTTP client of tritonclient belongs to one thread.
+    loading = threading.Thread(target=server.grpc().load_model, args=(child,))
+    loading.start()
+    models.loaded.append(child)
+    time.sleep(1)
+    try:
+        with pytest.raises(tritonclient.http.InferenceServerException, match=child) as refused:
+            clients.grpc(server, model, volume)
+    finally:
+        loading.join(60)
+    assert refused.value.status() == "StatusCode.UNAVAILABLE"
+    assert_equals_monai(clients.grpc(server, model, volume), volume)
+
+
+RESOURCE = 'rate_limiter { resources [ { name: "R1" count: 1 } ] }'
+
+
+def test_a_resource_that_network_and_caller_both_need_ends_with_the_timeout(start_server, tmp_path, volume):
+    """The rate limiter's dead end: a caller that waits for a place keeps what the network needs. Nobody waits for ever."""
+    repository = Repository(tmp_path)
+    child = repository.child()
+    model = repository.spleen(child, {"max_in_flight": "1", "segmentation_timeout_s": "1"})
+    for name in (child, model):
+        path = tmp_path / name / "config.pbtxt"
+        text = path.read_text()
+        path.write_text(re.sub(r"instance_group \[\s*{", f"instance_group [ {{ {RESOURCE}", text))
+        assert RESOURCE in path.read_text()
+    server = start_server(tmp_path, "--rate-limit=execution_count")
+    assert_equals_monai(clients.grpc(server, model, volume), volume)
+    outcomes = []
+    for request in [InBackground(server, model, volume) for _ in range(4)]:
+        try:
+            assert_equals_monai(request.result(), volume)
+            outcomes.append("answered")
+        except tritonclient.http.InferenceServerException as error:
+            assert child in error.message() and "segmentation_timeout_s" in error.message(), error.message()
+            outcomes.append("timeout")
+    assert "timeout" in outcomes, outcomes
+    assert_equals_monai(clients.grpc(server, model, volume), volume)
+    assert server.stop() == 0, server.tail()
 
 
 def test_requests_one_after_another_do_not_grow_the_server(server, models, volume):

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import queue
+import subprocess
+import time
+from pathlib import Path
+
 import clients
 import numpy as np
 import pytest
 import reference
-from checks import assert_equals_monai
-from models import SIZE
+import torch
+from checks import assert_equals_monai, expected
+from conftest import watched
+from models import SIZE, TWO_CLASSES, Repository
+from triton import Triton
+from tritonclient.utils import triton_to_np_dtype
 
 SHAPES = {"MASK": (1, 1, *SIZE), "CONTOUR": (1, 1, *SIZE)}
 SHIPPED_SIZE = (224, 224, 224)
@@ -51,6 +60,91 @@ def test_body_in_odd_pieces_that_split_a_float(server, models):
     whole = clients.shared_memory(server, model, volume, SHAPES)
     for name in clients.OUTPUTS:
         np.testing.assert_array_equal(pieces.arrays[name], whole.arrays[name])
+
+
+@pytest.mark.parametrize("kind", [clients.tritonclient.http, clients.tritonclient.grpc], ids=["http", "grpc"])
+def test_a_client_that_knows_the_metadata_alone(server, models, kind):
+    """Tensors made from names, types and shapes of the metadata, as generic KServe clients do; -1 is the client's to choose."""
+    model = models.pair()
+    client, options = (server.http(), {}) if kind is clients.tritonclient.http else (server.grpc(), {"as_json": True})
+    metadata = client.get_model_metadata(model, **options)
+    given, volumes = [], []
+    for tensor in metadata["inputs"]:
+        chosen = iter((1, 41, 37, 29))
+        shape = [int(n) if int(n) > 0 else next(chosen) for n in tensor["shape"]]
+        volumes.append(np.random.default_rng(3).uniform(-200, 300, shape).astype(triton_to_np_dtype(tensor["datatype"])))
+        given.append(kind.InferInput(tensor["name"], shape, tensor["datatype"]))
+        given[-1].set_data_from_numpy(volumes[-1])
+    wanted = [kind.InferRequestedOutput(tensor["name"]) for tensor in metadata["outputs"]]
+    result = client.infer(model, given, outputs=wanted)
+    answer = clients._http_answer(result) if kind is clients.tritonclient.http else clients._grpc_answer(result)
+    for tensor in metadata["outputs"]:
+        found = answer.arrays[tensor["name"]]
+        assert answer.data_types[tensor["name"]] == tensor["datatype"]
+        assert len(found.shape) == len(tensor["shape"])
+        assert all(int(n) in (-1, m) for n, m in zip(tensor["shape"], found.shape)), (tensor, found.shape)
+    (volume,) = volumes
+    assert_equals_monai(answer, volume)
+
+
+def test_regions_may_go_while_a_request_uses_them(start_server, tmp_path, volume):
+    """Input and output are unregistered, unmapped and unlinked under a request: it ends, one way or the other, and the server lives."""
+    repository = Repository(tmp_path)
+    model = repository.spleen(repository.child(f"after(2, {TWO_CLASSES})"))
+    server = start_server(tmp_path)
+    client, kind = server.grpc(), clients.tritonclient.grpc
+    sizes = {"going_in": volume.nbytes, "going_out": int(np.prod(SIZE)) * 4}
+    handles = {name: clients.shm.create_shared_memory_region(name, f"/spleenseg_{name}", size) for name, size in sizes.items()}
+    for name, size in sizes.items():
+        client.register_system_shared_memory(name, f"/spleenseg_{name}", size)
+    clients.shm.set_shared_memory_region(handles["going_in"], [volume])
+    seen = np.memmap("/dev/shm/spleenseg_going_out", dtype=np.float32, mode="r")
+    given = kind.InferInput("INPUT0", list(volume.shape), "FP32")
+    given.set_shared_memory("going_in", volume.nbytes)
+    output = kind.InferRequestedOutput("MASK")
+    output.set_shared_memory("going_out", sizes["going_out"])
+    ended = queue.Queue()
+    client.async_infer(model, [given], lambda result, error: ended.put(error), outputs=[output])
+    time.sleep(1)  # with the network
+    for name, handle in handles.items():
+        client.unregister_system_shared_memory(name)
+        clients.shm.destroy_shared_memory_region(handle)
+    error = ended.get(timeout=60)
+    if error is None:
+        np.testing.assert_array_equal(seen.reshape(1, *SIZE), expected(volume[0])[0])
+    assert_equals_monai(clients.grpc(server, model, volume), volume)
+    assert server.stop() == 0, server.tail()
+
+
+def test_dev_shm_smaller_than_a_volume(start_server, backends, tmp_path):
+    """Over HTTP nothing goes through /dev/shm: four volumes at once on a server that has 1 MiB of it."""
+    network = tmp_path / "network.pt"
+    torch.jit.script(torch.nn.Conv3d(1, 2, 3, padding=1)).save(str(network))
+    repository = Repository(tmp_path / "models")
+    tensors = 'input [ { name: "INPUT__0" data_type: TYPE_FP32 dims: [ 1, -1, -1, -1 ] } ] output [ { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2, -1, -1, -1 ] } ]'
+    child = repository.torchscript(network, f"max_batch_size: 1\n{tensors}\ninstance_group [ {{ kind: KIND_CPU }} ]\n")
+    model = repository.spleen(child)
+    server = Triton(repository.root, backends, tmp_path / "log")
+    small = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"', "sh"]
+    if subprocess.run([*small, "true"], capture_output=True).returncode:
+        pytest.skip("no mount namespace can be made here")
+    server.command = small + server.command
+    watched(server)
+    big = np.random.default_rng(5).uniform(-200, 300, (1, 128, 128, 60)).astype(np.float32)
+    with server:
+        assert "tmpfs /dev/shm tmpfs rw,relatime,size=1024k" in Path(f"/proc/{server.process.pid}/mounts").read_text()
+        client = server.http()
+        tensor = clients.tritonclient.http.InferInput("INPUT0", list(big.shape), "FP32")
+        tensor.set_data_from_numpy(big)
+        answers = [pending.get_result() for pending in [client.async_infer(model, [tensor]) for _ in range(4)]]
+        # The same network on a whole machine's memory: prepared by MONAI, its scores from the served network itself.
+        prepared = reference.prepare(big[0], SIZE)
+        given = clients.tritonclient.http.InferInput("INPUT__0", list(prepared.resized.shape), "FP32")
+        given.set_data_from_numpy(prepared.resized)
+        mask, _ = reference.finish(client.infer(child, [given]).as_numpy("OUTPUT__0")[0])
+    assert 0 < mask.sum() < mask.size
+    for answer in answers:
+        np.testing.assert_array_equal(answer.as_numpy("MASK")[0], mask)
 
 
 @pytest.fixture(scope="module")
