@@ -138,7 +138,7 @@ def test_the_network_is_told_correlation_id_and_timeout(server, models, volume):
 
 def test_another_version_of_the_network_serves_without_a_reload(server, models, volume):
     """Nothing of the network is kept between requests: the next one goes to the version that is there then."""
-    child = models.child("x[:, :1] * 0 + fail('the first version')")
+    child = models.child("fail('the first version')")
     model = models.spleen(child)
     with pytest.raises(tritonclient.http.InferenceServerException, match="the first version"):
         clients.grpc(server, model, volume)
@@ -185,13 +185,15 @@ def test_a_resource_that_network_and_caller_both_need_ends_with_the_timeout(star
     server = start_server(tmp_path, "--rate-limit=execution_count")
     assert_equals_monai(clients.grpc(server, model, volume), volume)
     outcomes = []
-    for request in [InBackground(server, model, volume) for _ in range(4)]:
-        try:
-            assert_equals_monai(request.result(), volume)
-            outcomes.append("answered")
-        except tritonclient.http.InferenceServerException as error:
-            assert child in error.message() and "segmentation_timeout_s" in error.message(), error.message()
-            outcomes.append("timeout")
+    # The dead end takes a second request that gets the resource before the first one's network does: most rounds have one.
+    while "timeout" not in outcomes and len(outcomes) < 40:
+        for request in [InBackground(server, model, volume) for _ in range(4)]:
+            try:
+                assert_equals_monai(request.result(), volume)
+                outcomes.append("answered")
+            except tritonclient.http.InferenceServerException as error:
+                assert child in error.message() and "segmentation_timeout_s" in error.message(), error.message()
+                outcomes.append("timeout")
     assert "timeout" in outcomes, outcomes
     assert_equals_monai(clients.grpc(server, model, volume), volume)
     assert server.stop() == 0, server.tail()

@@ -21,12 +21,12 @@ def fresh(start_server):
     assert server.stop() == 0, f"tritonserver did not end cleanly:\n{server.tail()}"
 
 
-def run(*arguments: str) -> str:
+def run(*arguments: str, fails: bool = False) -> str:
     done = subprocess.run(
         [setting("SPLEENSEG_PERF_ANALYZER"), *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     text = done.stdout + done.stderr
-    assert done.returncode == 0, text
+    assert (done.returncode != 0) == fails, text
     return text
 
 
@@ -55,3 +55,20 @@ def test_zero_volume_without_a_failure(fresh, transport, tmp_path):
     statistics = fresh.http().get_inference_statistics("spleen_seg")["model_stats"][0]["inference_stats"]
     assert statistics["success"]["count"] >= int(count.group(1))
     assert statistics["fail"].get("count", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ([], "INPUT0 contains dynamic shape"),
+        (["--shape", "INPUT0:52,52,14"], None),
+        (["--shape", "INPUT0:1,52,52,14"], "Expected [-1,-1,-1,-1], got [1,1,52,52,14]"),
+    ],
+    ids=["none", "a volume's", "with the batch axis"],
+)
+def test_shapes_without_the_batch_axis_are_the_right_ones(server, models, shape, said):
+    """The tool's own random voxels, from 0 to 1, are all foreground."""
+    model = models.pair()
+    arguments = ["-m", model, "-u", f"localhost:{server.http_port}", "--measurement-mode", "count_windows"]
+    text = run(*arguments, "--measurement-request-count", "2", "-s", "999", *shape, fails=said is not None)
+    assert (said or "Successful request count") in text, text
