@@ -189,6 +189,11 @@ pub trait ConcurrentInstance: Send + Sync + Sized + 'static {
         2
     }
 
+    /// Whether it can answer requests, for servers that ask.
+    fn ready(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Answers one request, on a thread of this instance's own. Both may also be kept and answered elsewhere
     /// later; until they are dropped the request counts as in flight.
     fn start(&self, model: &Self::Model, request: OwnedRequest, reply: OwnedReply);

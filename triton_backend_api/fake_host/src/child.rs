@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use triton_backend_api::sys::*;
 
 use crate::answer::ParameterValue;
+use crate::block;
 use crate::error::{ErrorObject, HostError};
 use crate::inference::{Address, InferenceObject, Stage};
 use crate::inferred::{InferredObject, InferredOutput};
@@ -177,11 +178,9 @@ impl ChildCall {
         assert!(!self.released, "a child model reads its inputs before it releases the request");
         let input = self.request.inputs.iter().find(|input| input.name == name)?;
         let mut bytes = Vec::new();
-        for (base, byte_size, _) in &input.pieces {
-            if *byte_size > 0 {
-                // SAFETY: the backend keeps a request's inputs readable until the release callback.
-                bytes.extend(unsafe { std::slice::from_raw_parts(base.0.cast::<u8>(), *byte_size) });
-            }
+        for (base, byte_size, memory_type) in &input.pieces {
+            // SAFETY: the backend keeps a request's inputs readable until the release callback.
+            bytes.extend(unsafe { block::read(base.0.cast::<u8>(), *byte_size, *memory_type) });
         }
         let memory_types = input.pieces.iter().map(|piece| piece.2).collect();
         Some(ChildInput { data_type: input.data_type, shape: input.shape.clone(), bytes, memory_types })
@@ -333,11 +332,8 @@ impl ChildCall {
             if base.is_null() {
                 return Err(no_memory("the allocator gave no memory"));
             }
-            // A GPU's memory is left alone.
-            if memory_type != TRITONSERVER_MEMORY_GPU {
-                // SAFETY: the backend gave this many bytes to be written.
-                unsafe { std::ptr::copy_nonoverlapping(output.bytes.as_ptr(), base.cast::<u8>(), allocated) };
-            }
+            // SAFETY: the backend gave this many bytes to be written.
+            unsafe { block::write(base.cast::<u8>(), &output.bytes, memory_type) };
         }
         (memory_type, memory_type_id) = output.said_memory.unwrap_or((memory_type, memory_type_id));
         Ok(InferredOutput {

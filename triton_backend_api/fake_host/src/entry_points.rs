@@ -67,7 +67,7 @@ c_functions! {
     model_finalize<R: Runner>(model: *mut TRITONBACKEND_Model) = glue::model_finalize::<R::Model>(model);
     instance_initialize<R: Runner>(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_initialize::<R>(instance);
     instance_finalize<R: Runner>(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_finalize::<R>(instance);
-    instance_ready<R: Runner>(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_ready(instance);
+    instance_ready<R: Runner>(instance: *mut TRITONBACKEND_ModelInstance) = glue::instance_ready::<R>(instance);
     instance_execute<R: Runner>(
         instance: *mut TRITONBACKEND_ModelInstance, requests: *mut *mut TRITONBACKEND_Request, count: u32
     ) = glue::instance_execute::<R>(instance, requests, count);

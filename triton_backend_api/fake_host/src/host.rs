@@ -8,6 +8,7 @@ use std::time::Duration;
 use triton_backend_api::sys::*;
 
 use crate::backend::BackendSpec;
+use crate::block::{self, GpuMemory};
 use crate::child::{ChildCall, join};
 use crate::error::HostError;
 use crate::inference::Stage;
@@ -44,6 +45,7 @@ impl FakeHost {
         unsafe { triton_backend_api::glue::look_in(crate::late::lookup) };
         let mut state = lock();
         *state = State::default();
+        block::use_gpu_memory(None);
         let (server, backend) = (state.servers.insert(()), state.new_backend(BackendSpec::default()));
         Self { server, backend, _watch: watch(), _turn: turn }
     }
@@ -59,6 +61,11 @@ impl FakeHost {
     /// The backend API version that it claims.
     pub fn set_api_version(&self, major: u32, minor: u32) {
         lock().api_version = (major, minor);
+    }
+
+    /// Memory that is declared to be a GPU's comes from here from now on, and clients and child models use it there.
+    pub fn use_gpu_memory(&self, memory: GpuMemory) {
+        block::use_gpu_memory(Some(memory));
     }
 
     /// Adds a model that answers in-process requests.

@@ -59,6 +59,7 @@ mod unsupported;
 
 pub use answer::{Answer, OutputTensor, ParameterValue, Response, Statistics};
 pub use backend::{BackendAttributes, BackendSpec, LoadedBackend, PreferredGroup};
+pub use block::GpuMemory;
 pub use child::{ChildCall, ChildInput, ChildModel, ChildOutput};
 pub use entry_points::EntryPoints;
 pub use error::HostError;

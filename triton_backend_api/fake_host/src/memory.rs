@@ -1,4 +1,4 @@
-//! The server's memory. A GPU's is host memory that nobody may touch: see [`Block`].
+//! The server's memory. Without a test's GPU memory, a GPU's is host memory that nobody may touch: see [`Block`].
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -33,7 +33,7 @@ impl Memory {
 }
 
 impl crate::FakeHost {
-    /// Gives the server this many GPUs, whose memory nobody may touch. It starts with none.
+    /// Gives the server this many GPUs, whose memory nobody may touch unless a test brings some. It starts with none.
     pub fn set_gpus(&self, count: i64) {
         lock().memory.gpus = count;
     }
@@ -61,7 +61,7 @@ fn free(state: &mut State, buffer: *mut c_void, kind: (TRITONSERVER_MemoryType, 
         format!("a block of {size} bytes was freed as memory {kind:?}; it was allocated as {was:?}")
     } else if !block.is_intact() {
         format!("a block of {size} bytes was written past its ends")
-    } else if was.0 == TRITONSERVER_MEMORY_GPU && block.bytes().iter().any(|byte| *byte != 0xA5) {
+    } else if was.0 == TRITONSERVER_MEMORY_GPU && !block.is_untouched() {
         format!("a block of {size} bytes is a GPU's, and was written by the CPU")
     } else {
         return Ok(());
@@ -90,6 +90,10 @@ symbols! {
         }
         let mut block = Block::new(byte_size as usize, 0, (memory_type, memory_type_id));
         let base = block.as_mut_ptr();
+        if base.is_null() {
+            let what = format!("GPU {memory_type_id} has no {byte_size} bytes left");
+            return Err(Refusal::Error(TRITONSERVER_ERROR_UNAVAILABLE, what));
+        }
         state.memory.blocks.insert(base.addr(), block);
         put(buffer, base.cast())
     }

@@ -66,7 +66,7 @@ impl State {
             if block.as_ref().is_some_and(|block| !block.is_intact()) {
                 self.violation(format!("the backend wrote past the memory of output '{name}'"));
             }
-            let bytes = block.map(|block| block.bytes().to_vec());
+            let bytes = block.map(|block| block.bytes());
             outputs.push(OutputTensor { name, data_type, shape, bytes });
         }
         let parameters = object.parameters;

@@ -199,18 +199,18 @@ pub unsafe fn instance_execute<R: Runner>(
     })
 }
 
-/// `TRITONBACKEND_ModelInstanceReady`: an instance that is initialised is ready.
+/// `TRITONBACKEND_ModelInstanceReady`: an instance that is initialised is ready, unless its author says otherwise.
 ///
 /// # Safety
 /// Called by the server as the ABI says.
-pub unsafe fn instance_ready(
+pub unsafe fn instance_ready<R: Runner>(
     instance: *mut sys::TRITONBACKEND_ModelInstance,
 ) -> *mut sys::TRITONSERVER_Error {
     boundary("instance_ready", || {
-        // SAFETY: called by the server with its instance.
-        match unsafe { raw::instance_state(instance) }?.is_null() {
-            true => Err(Error::unavailable("the instance is not initialised")),
-            false => Ok(()),
+        // SAFETY: called by the server with its instance; the state was set by `instance_initialize`, or never.
+        match unsafe { raw::instance_state(instance)?.cast::<InstanceState<R>>().as_ref() } {
+            None => Err(Error::unavailable("the instance is not initialised")),
+            Some(state) => state.runner.ready(),
         }
     })
 }
@@ -265,7 +265,7 @@ macro_rules! export_backend {
                 TRITONBACKEND_ModelInstanceFinalize(instance: TRITONBACKEND_ModelInstance)
                     = instance_finalize::<$runner>(instance);
                 TRITONBACKEND_ModelInstanceReady(instance: TRITONBACKEND_ModelInstance)
-                    = instance_ready(instance);
+                    = instance_ready::<$runner>(instance);
             }
 
             /// # Safety

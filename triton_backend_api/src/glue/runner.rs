@@ -29,6 +29,9 @@ pub trait Runner: Send + Sync + Sized + 'static {
     /// Makes the author's instance.
     fn create(model: &Arc<Self::Model>, cx: &InstanceContext) -> Result<Self>;
 
+    /// Whether it can answer requests.
+    fn ready(&self) -> Result<()>;
+
     /// Takes the requests over and answers them, now or later. An error leaves all of them with the server.
     ///
     /// # Safety
@@ -50,6 +53,10 @@ impl<I: Instance> Runner for Sequential<I> {
 
     fn create(model: &Arc<I::Model>, cx: &InstanceContext) -> Result<Self> {
         I::create(model, cx).map(|instance| Self(Mutex::new(instance)))
+    }
+
+    fn ready(&self) -> Result<()> {
+        Ok(())
     }
 
     unsafe fn execute(
@@ -92,6 +99,10 @@ impl<I: ConcurrentInstance> Runner for Concurrent<I> {
         let limit = author.max_in_flight();
         let (gate, pool) = (Gate::new(limit), Pool::new(cx.name(), limit)?);
         Ok(Self { author: Arc::new(author), gate, pool })
+    }
+
+    fn ready(&self) -> Result<()> {
+        self.author.ready()
     }
 
     unsafe fn execute(
