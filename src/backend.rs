@@ -11,6 +11,8 @@ use crate::answer::{self, Provenance, Spacing};
 use crate::bridge::Bridge;
 use crate::config::{Limits, PipelineConfig};
 use crate::cpu::{Cpu, Threads};
+#[cfg(feature = "cuda")]
+use crate::cuda::Gpu;
 use crate::interface::{self, INPUT, Interface, OUTPUTS};
 use crate::metrics::{Metrics, Owner};
 use crate::pipeline::{Pipeline, PreparedVolume, Results, Segmentation, Wanted};
@@ -54,7 +56,7 @@ impl Model for SpleenModel {
             interface: Interface::new(cx.config(), &config)?,
             pipeline: Pipeline::new(&config),
             provenance,
-            segmenter: Segmenter::new(cx.server().clone(), config.segmentation),
+            segmenter: Segmenter::new(cx.server().clone(), cx.memory(), config.segmentation),
             metrics: Metrics::new(&owner),
             shadow: shadow.transpose()?,
             readiness: Readiness::new(cx),
@@ -71,7 +73,8 @@ impl Model for SpleenModel {
     }
 
     fn preferred_instances() -> &'static [InstanceKind] {
-        &[InstanceKind::Cpu]
+        // The server passes over GPUs where it has none.
+        if cfg!(feature = "cuda") { &[InstanceKind::Gpu, InstanceKind::Cpu] } else { &[InstanceKind::Cpu] }
     }
 }
 
@@ -84,29 +87,52 @@ pub struct SpleenInstance {
 /// The devices an instance can run on.
 enum AnyDevice {
     Cpu(Cpu),
+    #[cfg(feature = "cuda")]
+    Gpu(Box<Gpu>),
+}
+
+impl AnyDevice {
+    fn new(model: &SpleenModel, cx: &InstanceContext) -> Result<Self> {
+        match cx.kind() {
+            InstanceKind::Cpu => {
+                let cpu = Cpu::new(model.threads.clone(), model.volumes);
+                if model.interface.has_native() {
+                    cpu.keep_native(model.volumes);
+                }
+                Ok(Self::Cpu(cpu))
+            }
+            #[cfg(feature = "cuda")]
+            InstanceKind::Gpu => {
+                let gpu = Gpu::open(cx.name(), cx.device_id(), model.threads.clone(), model.volumes)
+                    .map_err(|e| e.into_error().context(format!("instance '{}' is KIND_GPU", cx.name())))?;
+                Ok(Self::Gpu(Box::new(gpu)))
+            }
+            other => {
+                let accepted = if cfg!(feature = "cuda") { "KIND_CPU and KIND_GPU" } else { "KIND_CPU" };
+                Err(Error::unsupported(format!(
+                    "instance '{}' is {other}; accepted by this build is {accepted}",
+                    cx.name()
+                )))
+            }
+        }
+    }
+
+    fn description(&self) -> &str {
+        match self {
+            Self::Cpu(_) => "the CPU",
+            #[cfg(feature = "cuda")]
+            Self::Gpu(gpu) => gpu.description(),
+        }
+    }
 }
 
 impl ConcurrentInstance for SpleenInstance {
     type Model = SpleenModel;
 
     fn create(model: &SpleenModel, cx: &InstanceContext) -> Result<Self> {
-        let device = match cx.kind() {
-            InstanceKind::Cpu => {
-                let cpu = Cpu::new(model.threads.clone(), model.volumes);
-                if model.interface.has_native() {
-                    cpu.keep_native(model.volumes);
-                }
-                AnyDevice::Cpu(cpu)
-            }
-            other => {
-                return Err(Error::unsupported(format!(
-                    "instance '{}' is {other}; accepted by this build is KIND_CPU",
-                    cx.name()
-                )));
-            }
-        };
+        let device = AnyDevice::new(model, cx)?;
         model.segmenter.keep_more_outputs(model.volumes);
-        log!(Info, "{}: instance on {}", cx.name(), cx.kind());
+        log!(Info, "{}: instance on {}", cx.name(), device.description());
         Ok(Self { device, max_in_flight: model.max_in_flight })
     }
 
@@ -114,9 +140,27 @@ impl ConcurrentInstance for SpleenInstance {
         self.max_in_flight
     }
 
+    fn ready(&self) -> Result<()> {
+        match &self.device {
+            AnyDevice::Cpu(_) => Ok(()),
+            #[cfg(feature = "cuda")]
+            AnyDevice::Gpu(gpu) => gpu.ready(),
+        }
+    }
+
     fn start(&self, model: &SpleenModel, request: OwnedRequest, reply: OwnedReply) {
         match &self.device {
             AnyDevice::Cpu(device) => run(model, device, request, reply),
+            #[cfg(feature = "cuda")]
+            AnyDevice::Gpu(gpu) => match gpu.session() {
+                Ok(session) => run(model, &session, request, reply),
+                Err(e) => {
+                    let (name, id) = (&model.name, request.id().unwrap_or_default());
+                    log!(Warn, "{name}: request '{id}' failed: {e}");
+                    model.metrics.failure(Stage::Read.name(), e.code());
+                    reply.send(Err(e));
+                }
+            },
         }
     }
 }
@@ -166,6 +210,10 @@ fn run<D: Bridge>(model: &SpleenModel, device: &D, request: OwnedRequest, mut re
             (Err(e), Vec::new())
         }
     };
+    // Before the answer gives memory away.
+    if let Some(times) = device.settle() {
+        log!(Verbose, "{name}: request '{id}': on the GPU {times}");
+    }
     let turn = turn.filter(|_| result.is_ok());
     reply.send(result);
     // The client has its answer: nothing from here on is at its cost.
@@ -266,7 +314,7 @@ fn write<D: Bridge>(
         let (Some(label_type), true) = (declared, wanted) else { continue };
         let (data_type, shape) =
             (interface::data_type(label_type), interface::output_shape(labels.len(), size));
-        let output = reply.output_in(D::OUTPUT_MEMORY, name, data_type, &shape)?;
+        let output = reply.output_in(device.output_memory(), name, data_type, &shape)?;
         bytes += output.byte_size();
         let written = device.write_output(&labels, output, label_type);
         written.map_err(|e| e.context(format!("output '{name}'")))?;

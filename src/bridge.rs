@@ -16,7 +16,18 @@ pub trait Bridge: Device {
     type Memory: StableMemory + 'static;
 
     /// Where outputs should lie.
-    const OUTPUT_MEMORY: MemoryKind;
+    fn output_memory(&self) -> MemoryKind;
+
+    /// Whether the network's answers are wanted where they are made; otherwise in host memory.
+    fn answers_where_made(&self) -> bool {
+        false
+    }
+
+    /// Waits until nothing uses the request's memory any more. Says how long the steps took on a device of their own,
+    /// where somebody reads it.
+    fn settle(&self) -> Option<String> {
+        None
+    }
 
     /// Makes an input readable: in place where it can be.
     fn read<'a>(&self, input: &Input<'a>) -> Result<Self::Source<'a>>;
@@ -32,8 +43,8 @@ pub trait Bridge: Device {
     /// The labels in host memory, where the shadow model's are compared with them.
     fn labels_to_host(&self, labels: Self::Labels) -> Result<HostMemory>;
 
-    /// Gives a tensor away as the network's input.
-    fn memory(&self, tensor: Self::Tensor) -> Self::Memory;
+    /// Gives a tensor away as the network's input; all work on it is done.
+    fn memory(&self, tensor: Self::Tensor) -> Result<Self::Memory>;
 
     /// The network's scores, where they lie.
     fn logits<'r>(
@@ -61,7 +72,9 @@ impl Bridge for Cpu {
     type Source<'a> = Source<'a>;
     type Memory = HostMemory;
 
-    const OUTPUT_MEMORY: MemoryKind = MemoryKind::Host;
+    fn output_memory(&self) -> MemoryKind {
+        MemoryKind::Host
+    }
 
     fn read<'a>(&self, input: &Input<'a>) -> Result<Source<'a>> {
         if let Some(bytes) = input.in_place()? {
@@ -92,8 +105,8 @@ impl Bridge for Cpu {
         Ok(labels.into_data())
     }
 
-    fn memory(&self, tensor: cpu::Tensor) -> HostMemory {
-        tensor.into_data()
+    fn memory(&self, tensor: cpu::Tensor) -> Result<HostMemory> {
+        Ok(tensor.into_data())
     }
 
     fn logits<'r>(

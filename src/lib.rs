@@ -33,3 +33,6 @@ use backend::{SpleenInstance, SpleenModel};
 
 #[cfg(feature = "backend")]
 triton_backend_api::export_backend!(SpleenModel, concurrent SpleenInstance);
+
+#[cfg(test)]
+use triton_fake_host as _; // the server's functions, so that tests link

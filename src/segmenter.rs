@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use triton_backend_api::bls::{InferenceResponse, PendingResponse};
-use triton_backend_api::{DataType, Error, ErrorCode, Request, Result, Server};
+use triton_backend_api::{DataType, Error, ErrorCode, MemoryManager, Request, Result, Server};
 
 use crate::bridge::Bridge;
 use crate::config::SegmentationModel;
@@ -12,6 +12,7 @@ use crate::volume::{LogitType, Shape3};
 /// Calls the network: another model of the same server, whichever version is there when the request comes.
 pub struct Segmenter {
     server: Server,
+    memory: MemoryManager,
     network: SegmentationModel,
 }
 
@@ -25,9 +26,9 @@ pub struct Scores {
 }
 
 impl Segmenter {
-    /// Calls `network` on `server`.
-    pub fn new(server: Server, network: SegmentationModel) -> Self {
-        Self { server, network }
+    /// Calls `network` on `server`; answers that are to stay on a GPU lie in `memory`.
+    pub fn new(server: Server, memory: MemoryManager, network: SegmentationModel) -> Self {
+        Self { server, memory, network }
     }
 
     /// Keeps the memory of `more` further answers for the next ones.
@@ -68,7 +69,10 @@ impl Segmenter {
         let [h, w, d] = size.dims().map(|dim| dim as i64);
         let fill = |call: &mut triton_backend_api::bls::InferenceRequest| {
             call.inherit(request)?;
-            call.input(&network.input, DataType::Fp32, &[1, 1, h, w, d], device.memory(tensor))?;
+            call.input(&network.input, DataType::Fp32, &[1, 1, h, w, d], device.memory(tensor)?)?;
+            if device.answers_where_made() {
+                call.place_outputs_where_made(self.memory);
+            }
             call.request_output(&network.output)
         };
         fill(&mut call)

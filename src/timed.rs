@@ -102,7 +102,17 @@ impl<D: Bridge> Bridge for Timed<'_, D> {
     type Source<'a> = D::Source<'a>;
     type Memory = D::Memory;
 
-    const OUTPUT_MEMORY: MemoryKind = D::OUTPUT_MEMORY;
+    fn output_memory(&self) -> MemoryKind {
+        self.device.output_memory()
+    }
+
+    fn answers_where_made(&self) -> bool {
+        self.device.answers_where_made()
+    }
+
+    fn settle(&self) -> Option<String> {
+        self.device.settle()
+    }
 
     fn read<'a>(&self, input: &Input<'a>) -> Result<D::Source<'a>> {
         self.time("read", || self.device.read(input))
@@ -121,7 +131,7 @@ impl<D: Bridge> Bridge for Timed<'_, D> {
         self.device.labels_to_host(labels)
     }
 
-    fn memory(&self, tensor: D::Tensor) -> D::Memory {
+    fn memory(&self, tensor: D::Tensor) -> Result<D::Memory> {
         self.device.memory(tensor)
     }
 

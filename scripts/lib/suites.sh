@@ -63,6 +63,8 @@ PY
 suite_lint() {
   check "cargo fmt" cargo fmt --all --check
   check "cargo clippy" cargo clippy --locked --all-targets -- -D warnings
+  check "cargo clippy, emulated driver" cargo clippy --locked -p fake_driver --all-targets -- -D warnings
+  check "cargo clippy, the CPU alone" cargo clippy --locked --no-default-features --features backend --lib -- -D warnings
   # Not part of the default members, for it needs libtorch; in release, where its C++ has to be compiled anyway.
   check "cargo clippy, torchscript" clippy_torchscript torchscript_backend
   check "cargo clippy, spleenseg-cli" clippy_torchscript spleenseg_cli

@@ -1,4 +1,4 @@
-//! For tests: each step on the reference and in its faster form, which must agree.
+//! For tests: each step on the reference, in its faster form, and on the emulated GPU, which must agree.
 
 use std::sync::LazyLock;
 
@@ -7,6 +7,8 @@ use triton_backend_api::Result;
 use super::reference::Reference;
 use super::{Cpu, Input, Labels, Logits, Output, Tensor, Threads};
 use crate::config::{KeepLargest, Scale};
+#[cfg(feature = "cuda")]
+use crate::cuda::testing as gpu;
 use crate::native::{Placement, VoxelCount};
 use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, LabelType};
@@ -21,6 +23,8 @@ static CPU: LazyLock<Cpu> = LazyLock::new(|| Cpu::new(Threads::new(3).unwrap(), 
 pub fn find_foreground(input: &Input<'_>, scale: &Scale) -> Foreground {
     let found = CPU.find_foreground(input, scale).unwrap();
     assert_eq!(found, REFERENCE.find_foreground(input, scale).unwrap());
+    #[cfg(feature = "cuda")]
+    assert_eq!(found, gpu::find_foreground(input, scale));
     found
 }
 
@@ -28,17 +32,26 @@ pub fn crop_scale_resize(input: &Input<'_>, plan: &CropScaleResize) -> Tensor {
     let expected = REFERENCE.crop_scale_resize(input, plan).unwrap();
     let found = CPU.crop_scale_resize(input, plan).unwrap();
     assert_eq!(found.shape(), expected.shape());
-    for (at, (found, expected)) in found.data().iter().zip(expected.data()).enumerate() {
+    assert_close(found.data(), expected.data());
+    #[cfg(feature = "cuda")]
+    assert_close(&gpu::crop_scale_resize(input, plan), expected.data());
+    expected
+}
+
+fn assert_close(found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len());
+    for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
         let close = (found - expected).abs() <= TOLERANCE || found == expected;
         assert!(close || found.is_nan() && expected.is_nan(), "voxel {at}: {found}, reference {expected}");
     }
-    expected
 }
 
 pub fn argmax(logits: &Logits<'_>) -> Argmax<Labels> {
     let (found, expected) = (CPU.argmax(logits).unwrap(), REFERENCE.argmax(logits).unwrap());
     assert_eq!(found.labels.data(), expected.labels.data());
     assert_eq!(found.nan_count, expected.nan_count);
+    #[cfg(feature = "cuda")]
+    assert_eq!(found, gpu::argmax(logits));
     found
 }
 
@@ -46,24 +59,32 @@ pub fn keep_largest(labels: &Labels, keep: &KeepLargest) -> Labels {
     let copy = || Labels::new(labels.data(), labels.shape()).unwrap();
     let found = CPU.keep_largest(copy(), keep).unwrap();
     assert_eq!(found.data(), REFERENCE.keep_largest(copy(), keep).unwrap().data());
+    #[cfg(feature = "cuda")]
+    assert_eq!(found, gpu::keep_largest(labels, keep));
     found
 }
 
 pub fn contour(labels: &Labels) -> Labels {
     let found = CPU.contour(labels).unwrap();
     assert_eq!(found.data(), REFERENCE.contour(labels).unwrap().data());
+    #[cfg(feature = "cuda")]
+    assert_eq!(found, gpu::contour(labels));
     found
 }
 
 pub fn restore(labels: &Labels, placement: &Placement) -> Labels {
     let found = CPU.restore(labels, placement).unwrap();
     assert_eq!(found, REFERENCE.restore(labels, placement).unwrap());
+    #[cfg(feature = "cuda")]
+    assert_eq!(found, gpu::restore(labels, placement));
     found
 }
 
 pub fn count(labels: &Labels, placement: &Placement) -> VoxelCount {
     let found = CPU.count(labels, placement).unwrap();
     assert_eq!(found, REFERENCE.count(labels, placement).unwrap());
+    #[cfg(feature = "cuda")]
+    assert_eq!(found, gpu::count(labels, placement));
     found
 }
 
@@ -72,5 +93,13 @@ pub fn write(labels: &Labels, bytes: &mut [u8], label_type: LabelType) -> Result
     let outcome = REFERENCE.write(labels, Output::new(&mut expected, label_type));
     assert_eq!(CPU.write(labels, Output::new(bytes, label_type)), outcome);
     assert_eq!(bytes, expected);
+    #[cfg(feature = "cuda")]
+    {
+        let written = gpu::write(labels, bytes, label_type);
+        assert_eq!(written.is_ok(), outcome.is_ok());
+        if written.is_ok() {
+            assert_eq!(bytes, expected);
+        }
+    }
     outcome
 }

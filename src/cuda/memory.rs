@@ -1,0 +1,212 @@
+//! Memory of the GPU and pinned memory of the host, kept between requests.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
+use triton_backend_api::{MemoryKind, StableMemory};
+
+use super::context::Context;
+use super::driver::{CUdeviceptr, cuda};
+use super::error::{CudaError, OUT_OF_MEMORY, Result};
+use super::queue::DeviceSpan;
+
+/// A kind of memory that the driver gives. The context is current when its functions are called.
+pub trait Kind: Send + Sync + 'static {
+    /// Memory of that many bytes, at least one; `step` is what it is wanted for.
+    fn allocate(byte_size: usize, step: &'static str) -> Result<u64>;
+    /// Gives it back.
+    fn free(base: u64) -> Result<()>;
+}
+
+/// Memory of the GPU.
+pub struct OnDevice;
+/// Page-locked memory of the host, for copies that run while the host goes on.
+pub struct OnHost;
+
+impl Kind for OnDevice {
+    fn allocate(byte_size: usize, step: &'static str) -> Result<CUdeviceptr> {
+        let mut base = 0;
+        // SAFETY: the place is live.
+        unsafe { cuda!(step, cuMemAlloc_v2(&mut base, byte_size)) }.map_err(|error| {
+            let (mut free, mut total) = (0, 0);
+            // SAFETY: the places are live.
+            let known = unsafe { cuda!(step, cuMemGetInfo_v2(&mut free, &mut total)) };
+            out_of_memory(error, byte_size, known.is_ok().then_some(free))
+        })?;
+        Ok(base)
+    }
+
+    fn free(base: CUdeviceptr) -> Result<()> {
+        // SAFETY: allocated above, freed once. The driver waits for the work that uses it.
+        unsafe { cuda!("giving memory back", cuMemFree_v2(base)) }
+    }
+}
+
+impl Kind for OnHost {
+    fn allocate(byte_size: usize, step: &'static str) -> Result<u64> {
+        let mut base = std::ptr::null_mut();
+        // SAFETY: the place is live.
+        unsafe { cuda!(step, cuMemHostAlloc(&mut base, byte_size, CU_MEMHOSTALLOC_PORTABLE)) }
+            .map_err(|error| out_of_memory(error, byte_size, None))?;
+        Ok(base as u64)
+    }
+
+    fn free(base: u64) -> Result<()> {
+        // SAFETY: allocated above, freed once. The driver waits for the work that uses it.
+        unsafe { cuda!("giving pinned memory back", cuMemFreeHost(base as *mut _)) }
+    }
+}
+
+fn out_of_memory(error: CudaError, wanted: usize, free: Option<usize>) -> CudaError {
+    match error {
+        CudaError::Driver { step, call, code: OUT_OF_MEMORY, .. } => {
+            CudaError::OutOfMemory { step, call, wanted, free }
+        }
+        other => other,
+    }
+}
+
+/// An allocation.
+struct Block<K: Kind> {
+    base: u64,
+    byte_size: usize,
+    context: Arc<Context>,
+    kind: PhantomData<K>,
+}
+
+impl<K: Kind> Drop for Block<K> {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.context.enter() {
+            // What cannot be given back is lost: the context is broken then.
+            let _ = K::free(self.base);
+        }
+    }
+}
+
+/// Memory of one kind, kept between requests so that a warm instance allocates nothing.
+///
+/// It holds at most as many free blocks as it was made for, and lets go of the one that was returned first. A block that
+/// is returned may still be in use by work in the stream: whoever takes it next uses it in the same stream, later.
+pub struct Pool<K: Kind> {
+    context: Arc<Context>,
+    free: Mutex<Vec<Block<K>>>,
+    limit: usize,
+}
+
+impl<K: Kind> Pool<K> {
+    /// A pool that keeps at most `limit` free blocks.
+    pub fn new(context: Arc<Context>, limit: usize) -> Arc<Self> {
+        Arc::new(Self { context, free: Mutex::new(Vec::new()), limit })
+    }
+
+    /// Memory of undefined contents, wanted for `step`. Dropping it returns it.
+    ///
+    /// Where there is no memory left, what the pool keeps is given back first.
+    pub fn take(self: &Arc<Self>, byte_size: usize, step: &'static str) -> Result<Memory<K>> {
+        let block = match self.best_fit(byte_size) {
+            Some(block) => block,
+            None => self.allocate(byte_size, step)?,
+        };
+        Ok(Memory { block: Some(block), byte_size, home: self.clone() })
+    }
+
+    fn allocate(&self, byte_size: usize, step: &'static str) -> Result<Block<K>> {
+        let _current = self.context.enter()?;
+        let wanted = byte_size.max(1);
+        let base = match K::allocate(wanted, step) {
+            Err(CudaError::OutOfMemory { .. }) => {
+                let kept = std::mem::take(&mut *self.free());
+                drop(kept);
+                K::allocate(wanted, step)?
+            }
+            other => other?,
+        };
+        Ok(Block { base, byte_size: wanted, context: self.context.clone(), kind: PhantomData })
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Block<K>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The smallest block that holds `byte_size`, unless more than half of it would be wasted.
+    fn best_fit(&self, byte_size: usize) -> Option<Block<K>> {
+        let mut free = self.free();
+        let fits = |block: &Block<K>| block.byte_size >= byte_size && block.byte_size / 2 <= byte_size;
+        let found = (0..free.len()).filter(|at| fits(&free[*at])).min_by_key(|at| free[*at].byte_size);
+        found.map(|at| free.remove(at))
+    }
+
+    fn keep(&self, block: Block<K>) {
+        let mut free = self.free();
+        free.push(block);
+        let surplus = if free.len() > self.limit { Some(free.remove(0)) } else { None };
+        drop(free);
+        drop(surplus); // giving memory back takes long: not under the lock
+    }
+}
+
+/// Memory from a pool.
+pub struct Memory<K: Kind> {
+    /// None only while it is dropped.
+    block: Option<Block<K>>,
+    byte_size: usize,
+    home: Arc<Pool<K>>,
+}
+
+/// Memory of the GPU.
+pub type DeviceMemory = Memory<OnDevice>;
+/// Pinned memory of the host.
+pub type PinnedMemory = Memory<OnHost>;
+
+impl<K: Kind> Memory<K> {
+    /// Where it begins.
+    pub fn base(&self) -> u64 {
+        self.block.as_ref().map_or(0, |block| block.base)
+    }
+
+    /// Its size.
+    pub fn byte_size(&self) -> usize {
+        self.byte_size
+    }
+}
+
+impl Memory<OnDevice> {
+    /// Lends it to work in the stream.
+    pub fn span(&self) -> DeviceSpan<'_> {
+        // SAFETY: ours alone. Where it is given back before the work on it is done, it serves later work of the same stream.
+        unsafe { DeviceSpan::new(self.base(), self.byte_size) }
+    }
+}
+
+impl Memory<OnHost> {
+    /// Its bytes, to be written.
+    ///
+    /// # Safety
+    /// No copy that is under way uses them.
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: memory of the host's that is ours alone, of that size: pages of the system's, which hold bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.base() as *mut u8, self.byte_size) }
+    }
+}
+
+impl<K: Kind> Drop for Memory<K> {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.home.keep(block);
+        }
+    }
+}
+
+// SAFETY: the memory does not move with the value. Whoever hands it over has waited for the work that writes it.
+unsafe impl StableMemory for DeviceMemory {
+    fn as_ptr(&self) -> *const u8 {
+        self.base() as *const u8
+    }
+    fn byte_size(&self) -> usize {
+        self.byte_size
+    }
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Gpu(self.home.context.id().into())
+    }
+}

@@ -1,0 +1,77 @@
+//! Which GPUs and drivers an instance loads on.
+
+use triton_fake_host::exported_entry_points;
+
+use crate::common::*;
+use triton_fake_host::abi::*;
+
+#[track_caller]
+fn refused(prepare: impl FnOnce(&Server), device: i32, expected: &str) {
+    let server = Server::new(HOST);
+    prepare(&server);
+    let refusal = server.load((TRITONSERVER_INSTANCEGROUPKIND_GPU, device)).map(drop);
+    let Err(error) = refusal else { panic!("loaded; expected: {expected}") };
+    assert!(error.message.contains(expected), "{error}");
+    assert!(error.message.starts_with("instance 'spleen_seg_0' is KIND_GPU: "), "{error}");
+    assert!(!error.message.contains('\n'), "{error}");
+    server.driver.heal();
+    server.check();
+}
+
+#[test]
+fn what_a_gpu_or_driver_lacks_is_said_in_one_line() {
+    refused(
+        |s| s.driver.fail("cuInit", 0, 1, 100),
+        0,
+        "no usable NVIDIA driver: cuInit failed: CUDA_ERROR_NO_DEVICE",
+    );
+    refused(|s| s.driver.version(11070), 0, "made for CUDA 11.7; accepted is CUDA 11.8 or later");
+    refused(|_| (), 2, "GPU 2; this machine has 2, numbered from 0");
+    refused(|s| s.driver.device(0, 61, 1 << 30), 0, "has compute capability 6.1; accepted is 7.0 or later");
+    refused(|s| s.driver.fail("cuDevicePrimaryCtxRetain", 0, 1, 2), 0, "cuDevicePrimaryCtxRetain");
+}
+
+#[test]
+fn a_refused_instance_loads_once_the_driver_is_there() {
+    let server = Server::new(HOST);
+    server.driver.fail("cuInit", 0, 1, 100);
+    assert!(server.load(GPU_KIND).is_err());
+    let model = server.load(GPU_KIND).unwrap();
+    assert_eq!(model.ready(), Ok(()));
+    model.unload();
+    server.check();
+}
+
+#[test]
+fn where_the_driver_refuses_the_machine_code_it_compiles_the_ptx() {
+    for capability in [86, 70, 130] {
+        let server = Server::new(HOST);
+        server.driver.device(0, capability, 1 << 30);
+        server.driver.refuse_images(b"\x7fELF");
+        let model = server.load(GPU_KIND).unwrap();
+        let compiles =
+            |line: &triton_fake_host::LogLine| line.message.contains("the driver compiles the kernels' PTX");
+        assert!(server.host.log().iter().any(compiles), "compute capability {capability}");
+        outputs(&one(&model, request(1)));
+        model.unload();
+        server.check();
+    }
+}
+
+#[test]
+fn gpus_are_preferred_where_there_are_some() {
+    let server = Server::new(HOST);
+    let preferred = server.host.backend_attributes(&exported_entry_points!()).unwrap();
+    assert_eq!(preferred, [TRITONSERVER_INSTANCEGROUPKIND_GPU, TRITONSERVER_INSTANCEGROUPKIND_CPU]);
+    server.check();
+}
+
+#[test]
+fn a_cpu_instance_never_calls_the_driver() {
+    let server = Server::new(HOST);
+    let model = server.load(CPU_KIND).unwrap();
+    outputs(&one(&model, request(1)));
+    assert_eq!(server.driver.calls("cuInit") + server.driver.calls("cuDeviceGetCount"), 0);
+    model.unload();
+    server.check();
+}

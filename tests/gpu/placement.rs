@@ -1,0 +1,146 @@
+//! Wherever inputs, the network's answers and outputs lie, the results are the CPU's.
+
+use serde_json::json;
+use triton_fake_host::{TestRequest, abi::*};
+
+use crate::common::*;
+
+#[test]
+fn inputs_from_anywhere_give_the_results_of_the_cpu() {
+    let shape = [1, 11, 9, 33];
+    let expected = expected(TestRequest::new([input(shape, 1)]));
+    for network in [HOST, GPU_0, GPU_1] {
+        let server = Server::new(network);
+        let model = server.load(GPU_KIND).unwrap();
+        for memory in [HOST, PINNED, GPU_0, GPU_1] {
+            for misalign in [0, 2] {
+                for cuts in [&[][..], &[1002, 1003, 5000]] {
+                    let input = input(shape, 1).memory(memory.0, memory.1).misaligned(misalign).split(cuts);
+                    let found = outputs(&one(&model, TestRequest::new([input])));
+                    assert!(found == expected, "{network:?} {memory:?} {misalign} {cuts:?}");
+                }
+            }
+        }
+        model.unload();
+        server.check();
+    }
+}
+
+#[test]
+fn outputs_are_written_where_the_client_wants_them() {
+    let expected = expected(request(2));
+    let server = Server::new(GPU_0);
+    let model = server.load(GPU_KIND).unwrap();
+    for mask in [HOST, PINNED, GPU_0, GPU_1] {
+        for contour in [HOST, GPU_0] {
+            for misalign in [0, 2] {
+                let request = request(2)
+                    .output_memory("MASK", mask.0, mask.1)
+                    .output_memory("CONTOUR", contour.0, contour.1)
+                    .output_misaligned("MASK", misalign);
+                assert!(outputs(&one(&model, request)) == expected, "{mask:?} {contour:?} {misalign}");
+            }
+        }
+    }
+    model.unload();
+    server.check();
+}
+
+#[test]
+fn an_output_lies_on_the_gpu_unless_the_client_wants_it_elsewhere() {
+    let server = Server::new(GPU_0);
+    let model = server.load(GPU_KIND).unwrap();
+    let before = server.driver.calls("cuMemcpyDtoHAsync_v2");
+    one(&model, request(3).output("MASK")).result().unwrap();
+    let small = server.driver.calls("cuMemcpyDtoHAsync_v2") - before;
+    one(&model, request(3).output("MASK").output_memory("MASK", HOST.0, HOST.1)).result().unwrap();
+    let more = server.driver.calls("cuMemcpyDtoHAsync_v2") - before - small;
+    assert_eq!(more, small + 1, "the one output more is copied to the host");
+    model.unload();
+    server.check();
+}
+
+#[test]
+fn every_type_of_output_and_a_batch_of_volumes() {
+    for data_type in ["TYPE_FP32", "TYPE_FP16", "TYPE_UINT8", "TYPE_INT32", "TYPE_INT64", "TYPE_BOOL"] {
+        let request = || TestRequest::new([input([3, 5, 9, 33], 4)]);
+        let server = Server::new(GPU_0);
+        let on_cpu = server.load_with(CPU_KIND, data_type, json!({})).unwrap();
+        // The fake network is told by the memory that it is given: on the CPU it answers there.
+        let expected = outputs(&one(
+            &on_cpu,
+            request().output_memory("MASK", HOST.0, HOST.1).output_memory("CONTOUR", HOST.0, HOST.1),
+        ));
+        on_cpu.unload();
+        let model = server.load_with(GPU_KIND, data_type, json!({})).unwrap();
+        assert!(outputs(&one(&model, request())) == expected, "{data_type}");
+        model.unload();
+        server.check();
+    }
+}
+
+#[test]
+fn a_large_volume_is_searched_while_it_is_still_being_copied() {
+    let shape = [1, 40, 256, 256]; // 10 MiB
+    let expected = expected(TestRequest::new([input(shape, 5)]));
+    let server = Server::new(GPU_0);
+    let model = server.load(GPU_KIND).unwrap();
+    let found = outputs(&one(&model, TestRequest::new([input(shape, 5).split(&[1_000_001, 3_000_002])])));
+    assert!(found == expected);
+    assert_eq!(server.driver.calls("run foreground_fp32"), 3, "pieces of 4 MiB");
+    model.unload();
+    server.check();
+}
+
+#[test]
+fn a_warm_instance_allocates_nothing() {
+    let server = Server::new(GPU_0);
+    let model = server.load(GPU_KIND).unwrap();
+    let allocations = || ["cuMemAlloc_v2", "cuMemHostAlloc"].map(|call| server.driver.calls(call));
+    let first = outputs(&one(&model, request(6)));
+    let warm = allocations();
+    for _ in 0..3 {
+        assert!(outputs(&one(&model, request(6))) == first);
+    }
+    assert_eq!(allocations(), warm);
+    model.unload();
+    server.check();
+}
+
+#[test]
+fn requests_in_flight_together_do_not_meet() {
+    let expected: Vec<_> = (0..4).map(|seed| expected(request(seed))).collect();
+    let server = Server::new(GPU_0);
+    let model =
+        server.load_with(GPU_KIND, "TYPE_FP32", json!({"max_in_flight": {"string_value": "4"}})).unwrap();
+    for _ in 0..5 {
+        let answers = model.execute((0..4).map(request)).wait();
+        for (answer, expected) in answers.iter().zip(&expected) {
+            assert!(outputs(answer) == *expected);
+        }
+    }
+    model.unload();
+    server.check();
+}
+
+#[test]
+fn between_two_models_on_the_gpu_no_volume_crosses_to_the_host() {
+    let server = Server::new(GPU_0);
+    let model = server.load(GPU_KIND).unwrap();
+    let input = input([1, 11, 9, 33], 8).memory(GPU_0.0, GPU_0.1);
+    outputs(&one(&model, TestRequest::new([input])));
+    assert_eq!(server.driver.calls("cuMemcpyHtoDAsync_v2"), 0, "input and scores are used where they lie");
+    model.unload();
+    server.check();
+}
+
+#[test]
+fn memory_of_an_unknown_kind_is_refused() {
+    let server = Server::new(GPU_0);
+    let model = server.load(GPU_KIND).unwrap();
+    let input = input([1, 4, 4, 4], 7).memory(9, 0);
+    let error = one(&model, TestRequest::new([input])).result().unwrap_err();
+    assert_eq!(error.code, TRITONSERVER_ERROR_UNSUPPORTED);
+    model.unload();
+    server.check();
+}
