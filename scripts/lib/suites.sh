@@ -135,6 +135,41 @@ suite_rust() {
   run_cargo_tests "rust" cargo test --locked --no-fail-fast
 }
 
+# The crate and its fake host under what sees memory that is used after its end, read before it was written, or never freed. Not the
+# tests of values alone, nor those of the conformance kit, whose backends leak on purpose.
+suite_sanitizers() {
+  run_cargo_tests "address sanitizer" address_sanitizer
+  if command -v valgrind >/dev/null; then
+    run_cargo_tests "valgrind" under_valgrind
+  else
+    printf -- '-- valgrind: skipped, it is not installed (Debian: apt-get install valgrind)\n'
+    count "valgrind" 0 0 1
+  fi
+}
+
+test_options() { printf -- '--test %s ' "$@"; } # test_options TEST.. : what selects them of cargo's tests
+
+# Every rustc has the sanitizer; a stable one takes the option only where RUSTC_BOOTSTRAP says so. The objects fit no others, hence a
+# folder of their own, and a target is named so that build scripts are not instrumented.
+address_sanitizer() {
+  (
+    export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1"
+    # shellcheck disable=SC2046 # one word an option
+    cargo test --locked --no-fail-fast --target x86_64-unknown-linux-gnu --target-dir target/sanitizers \
+      -p triton_backend_api -p triton_fake_host \
+      $(test_options backend faults faults_server faults_streams in_process_memory in_process_waiting memory metrics requests \
+        streams taking_over views ledger)
+  )
+}
+
+# Fewer, one by one: under valgrind those that make every call fail once take minutes.
+under_valgrind() {
+  # shellcheck disable=SC2046 # one word an option
+  CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=9" \
+    RUST_TEST_THREADS=1 cargo test --locked --no-fail-fast -p triton_backend_api -p triton_fake_host \
+    $(test_options backend memory metrics requests)
+}
+
 # One package a call: together cargo would give both the features of both.
 suite_torchscript() {
   run_cargo_tests "rust, torchscript" torchscript_tests torchscript_backend
