@@ -16,7 +16,7 @@ import reference
 import tritonclient.grpc
 import tritonclient.http
 import tritonclient.utils.shared_memory as shared_memory
-from models import ROOT
+from models import ROOT, Repository
 from triton import Triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
@@ -112,10 +112,9 @@ class Symptoms:
             self.tmp_path, "--model-control-mode=explicit", f"--http-restricted-api={apis}", f"--grpc-restricted-protocol={apis}"
         )
 
-    def plain_grpc(self, shape: list[int], data: bytes, size: tuple[int, int, int] | None = None) -> str:
+    def plain_grpc(self, server: Triton, model: str, shape: list[int], data: bytes) -> str:
         """A client made from the protocol's stubs alone."""
-        model = self.models.pair() if size is None else self.models.spleen(self.models.two_classes, size=size)
-        channel = grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}", options=[("grpc.max_send_message_length", -1)])
+        channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}", options=[("grpc.max_send_message_length", -1)])
         request = service_pb2.ModelInferRequest(model_name=model, raw_input_contents=[data])
         request.inputs.add(name="INPUT0", datatype="FP32", shape=shape)
         with channel:
@@ -237,11 +236,19 @@ class Symptoms:
         return self.refused(lambda: self.server.grpc().infer(model, [given], client_timeout=0.5))
 
     def large_answer(self):
-        return self.plain_grpc(list(self.volume.shape), self.volume.tobytes(), size=(120, 120, 100))
+        """On a server of its own, killed at the end: Triton's gRPC front end often keeps an answer that its client refused, and
+        with it the model, whatever its backend."""
+        write = Repository(self.tmp_path)
+        model = write.spleen(write.child(), size=(120, 120, 100))
+        other = self.start_server(self.tmp_path)
+        try:
+            return self.plain_grpc(other, model, list(self.volume.shape), self.volume.tobytes())
+        finally:
+            other.kill()
 
     def large_request_grpc(self):
         slices = 2100
-        return self.plain_grpc([1, 512, 512, slices], bytes(512 * 512 * slices * 4))
+        return self.plain_grpc(self.server, self.models.pair(), [1, 512, 512, slices], bytes(512 * 512 * slices * 4))
 
     def large_request_http(self):
         """The server judges by the headers, but reads the body first."""
