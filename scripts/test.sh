@@ -22,11 +22,14 @@ export SPLEENSEG_TEST_DATA
 
 need_rust
 declare -A environments_of=([lint]="lint libtorch cuda" [rust]="cuda" [sanitizers]="" [torchscript]="libtorch test" [parity]="test cuda" [tools]="test release deploy cuda" [e2e]="serve libtorch test client release floor below cuda" [client]="serve libtorch client client_test cuda")
-# Suites often share an environment, and some need none.
-mapfile -t needed < <(for suite in "${suites[@]}"; do tr ' ' '\n' <<<"${environments_of[$suite]}"; done | sort -u | grep .)
-ensure_environments "${needed[@]}"
+# In the order in which they are needed; suites often share one.
+mapfile -t needed < <(for suite in "${suites[@]}"; do tr ' ' '\n' <<<"${environments_of[$suite]}"; done | awk 'NF && !seen[$0]++')
+announce_environments "${needed[@]}"
+install_environments_ahead "${needed[@]}"
 
 for suite in "${suites[@]}"; do
+  # shellcheck disable=SC2086 # a list
+  install_environments ${environments_of[$suite]}
   heading "$suite"
   "suite_$suite" "$@"
 done

@@ -111,7 +111,8 @@ locked() { # locked NAME COMMAND..
     exec 9>"$CACHE/locks/$name"
     if ! flock -n 9; then
       say "waiting for another run of these scripts ($name)"
-      flock 9
+      local began=$SECONDS
+      until flock -w 15 9; do say "  still waiting for it: $((SECONDS - began)) s"; done
     fi
     "$@"
   )

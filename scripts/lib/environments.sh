@@ -70,6 +70,16 @@ install_environments() { # install_environments NAME.. : those that are not ther
   done
 }
 
+# The same in the background, while the caller compiles. Call install_environments too before one is used: it waits, and says what failed.
+install_environments_ahead() { # install_environments_ahead NAME..
+  mkdir -p "$CACHE/logs"
+  set -m # a process group of its own, so that all of it can be ended
+  (install_environments "$@") >"$CACHE/logs/ahead.log" 2>&1 &
+  set +m
+  # shellcheck disable=SC2064
+  trap "kill -- -$! 2>/dev/null || true" EXIT
+}
+
 ensure_environments() { announce_environments "$@" && install_environments "$@"; }
 
 install_environment() {
@@ -82,9 +92,10 @@ install_environment() {
   rm -rf "$dir"
   "$python" -m venv "$dir" ||
     die "'$python -m venv' failed; Debian and Ubuntu keep it apart: apt-get install python3.11-venv"
-  # The locks are complete, so nothing is resolved here, and every file must have the hash that the lock names.
+  # The locks are complete, so nothing is resolved here, and every file must have the hash that the lock names. Python compiles what
+  # it imports, when it does; compiling all of it here takes longer than the installation.
   with_progress "installing $name" "$dir" "$CACHE/logs/env-$name.log" \
-    "$dir/bin/python" -m pip install --disable-pip-version-check --no-deps --require-hashes --only-binary :all: -r "$lock"
+    "$dir/bin/python" -m pip install --disable-pip-version-check --no-deps --require-hashes --only-binary :all: --no-compile -r "$lock"
   [[ $name != serve ]] || link_perf_analyzer_libraries "$dir"
   touch "$dir/.complete"
 }
