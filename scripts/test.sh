@@ -21,7 +21,7 @@ SPLEENSEG_TEST_DATA=$(realpath -m "${SPLEENSEG_TEST_DATA:-../shared/data}")
 export SPLEENSEG_TEST_DATA
 
 need_rust
-declare -A environments_of=([lint]="lint libtorch cuda" [rust]="cuda" [sanitizers]="" [torchscript]="libtorch test" [parity]="test cuda" [tools]="test release deploy cuda" [e2e]="serve libtorch test client release floor below cuda" [client]="serve libtorch client client_test cuda")
+declare -A environments_of=([lint]="lint libtorch cuda" [rust]="cuda" [sanitizers]="" [torchscript]="libtorch test" [parity]="test cuda" [tools]="serve test release deploy cuda" [e2e]="serve libtorch test client release floor below cuda" [client]="serve libtorch client client_test cuda")
 # In the order in which they are needed; suites often share one.
 mapfile -t needed < <(for suite in "${suites[@]}"; do tr ' ' '\n' <<<"${environments_of[$suite]}"; done | awk 'NF && !seen[$0]++')
 announce_environments "${needed[@]}"

@@ -72,6 +72,8 @@ class TritonPythonModel:
             for output in config["output"]
         }
         self.step_times = value.get("STEP_TIMES")
+        gpu = args["model_instance_kind"] == "GPU"
+        self.device = torch.device("cuda", int(args["model_instance_device_id"])) if gpu else torch.device("cpu")
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         # Nobody reads the affine and the history of applied transforms here, so plain tensors do.
@@ -111,8 +113,8 @@ class TritonPythonModel:
     def answer(self, request):
         times = StepTimes(self.step_times)
         try:
-            # DLPack shares the memory of the request: the input is not copied.
-            volumes = torch.from_dlpack(pb_utils.get_input_tensor_by_name(request, "INPUT0").to_dlpack())
+            # DLPack shares the memory of the request: the input is not copied where it is on the instance's device.
+            volumes = torch.from_dlpack(pb_utils.get_input_tensor_by_name(request, "INPUT0").to_dlpack()).to(self.device)
             results = [self.segment(volume, times) for volume in volumes]
         except Exception as error:  # one bad request must not take the others of its batch with it
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
@@ -137,8 +139,10 @@ class TritonPythonModel:
         times.done("resize")
         scores = self.scores(image)
         times.done("network")
-        # torch's argmax is several times faster along an axis that is contiguous, even with this copy.
-        scores = scores.contiguous(memory_format=torch.channels_last_3d)[0]
+        if self.device.type == "cpu":
+            # torch's argmax is several times faster along an axis that is contiguous, even with this copy.
+            scores = scores.contiguous(memory_format=torch.channels_last_3d)
+        scores = scores[0]
         labels = self.argmax(scores)
         times.done("argmax")
         # Works in place; the labels before it are not needed any more.
@@ -159,4 +163,4 @@ class TritonPythonModel:
         answer = call.exec()
         if answer.has_error():
             raise RuntimeError(f"model '{self.network}' failed: {answer.error().message()}")
-        return torch.from_dlpack(pb_utils.get_output_tensor_by_name(answer, self.network_output).to_dlpack())
+        return torch.from_dlpack(pb_utils.get_output_tensor_by_name(answer, self.network_output).to_dlpack()).to(self.device)

@@ -1,0 +1,142 @@
+"""All parts, in the order of what matters most."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from .check import Check
+from .needs import Machine, gpus
+from .report import OutOfTime, Report, Skip
+
+# Of the ten minutes; the rest is for stopping what runs.
+SECONDS = 570
+
+
+class Part(NamedTuple):
+    title: str
+    needs: tuple[str, ...]
+    needs_s: float
+    of_gpu: bool = True
+    """Whether it says something of the GPU."""
+
+
+NETWORK = ("triton", "stub", "numpy", "torch")
+GPU = (*NETWORK, "gpu", "cuda_torch")
+# By module: each has a function `run`.
+PARTS = {
+    "parity": Part("parity with MONAI on the GPU", GPU, 60),
+    "placement": Part("placement matrix", GPU, 60),
+    "kernels": Part("kernel times", GPU, 40),
+    "benchmark": Part("benchmark against the Python backend", (*GPU, "monai"), 120),
+    "torchscript": Part("torchscript_backend", GPU, 60),
+    "parity_cpu": Part("parity with MONAI on the CPU", NETWORK, 40, of_gpu=False),
+}
+# The check itself can be tried without a GPU: the same parts, on the CPU.
+ON_CPU = {
+    "parity": Part("parity with MONAI on the CPU", NETWORK, 0),
+    "placement": Part("placement matrix, CPU alone", NETWORK, 0),
+    "benchmark": Part("benchmark against the Python backend, on the CPU", (*NETWORK, "monai"), 0),
+    "torchscript": Part("torchscript_backend on the CPU", NETWORK, 0),
+}
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(prog="gpu_check.sh")
+    options.add_argument("--bundle", type=Path, required=True, help=argparse.SUPPRESS)
+    options.add_argument("output_folder", type=Path, nargs="?", default=Path("gpu_check_results"))
+    options.add_argument("--parts", help=f"some of: {','.join(PARTS)} (default: all)")
+    options.add_argument("--cpu", action="store_true", help="try the check itself, on the CPU: no GPU is needed, and none checked")
+    given = options.parse_args()
+    every = ON_CPU if given.cpu else PARTS
+    wanted = given.parts.split(",") if given.parts else list(every)
+    if unknown := [name for name in wanted if name not in every]:
+        options.error(f"no such part: {', '.join(unknown)}; there are: {', '.join(every)}")
+
+    report = Report(given.output_folder.resolve(), SECONDS)
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.signal(signal.SIGTERM, out_of_time)
+    signal.alarm(SECONDS)
+    bundle = given.bundle.resolve()
+    work = Path(tempfile.mkdtemp(prefix="gpu_check_"))
+    try:
+        run_parts({name: every[name] for name in wanted}, bundle, work, report, gpu=not given.cpu)
+    except OutOfTime:
+        pass
+    finally:
+        signal.alarm(0)
+        shutil.rmtree(work, ignore_errors=True)
+    return report.finish({every[name].title for name in wanted if every[name].of_gpu})
+
+
+def out_of_time(*_signal) -> None:
+    raise OutOfTime
+
+
+def run_parts(parts: dict[str, Part], bundle: Path, work: Path, report: Report, gpu: bool) -> None:
+    machine = Machine(bundle)
+    describe(bundle, report)
+    backends = work / "backends"
+    shutil.copytree(bundle / "backends" / "spleenseg", backends / "spleenseg")
+    if not machine.missing("stub"):
+        install_python_backend(bundle, backends)
+
+    def run(name: str, part: Part) -> None:
+        if missing := machine.missing(*part.needs):
+            raise Skip(missing)
+        module = importlib.import_module(f"gpu_check.{name.removesuffix('_cpu')}")
+        folder = work / name
+        folder.mkdir()
+        module.run(Check(bundle, folder, backends, report, gpu and not name.endswith("_cpu")))
+
+    for name, part in parts.items():
+        report.part(part.title, lambda name=name, part=part: run(name, part), part.needs_s)
+
+
+def install_python_backend(bundle: Path, backends: Path) -> None:
+    """Triton's Python backend with the stub for this Python."""
+    stubs = bundle / "triton" / "python_backend_stubs"
+    target = backends / "python"
+    shutil.copytree(bundle / "triton" / "backends" / "python", target)
+    shutil.copy(stubs / f"{sys.version_info.major}.{sys.version_info.minor}" / "triton_python_backend_stub", target)
+    (target / "triton_python_backend_stub").chmod(0o755)
+
+
+def describe(bundle: Path, report: Report) -> None:
+    report.say(f"bundle: {(bundle / 'MADE_FROM').read_text().strip()}")
+    report.say(f"system: {platform.platform()}, Python {platform.python_version()} ({sys.executable})")
+    for name in ("numpy", "torch", "monai", "cupy", "cucim"):
+        report.say(f"{name}: {version_of(name)}")
+    if not gpus()[0]:
+        report.say("GPU: none")
+        return
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap,memory.total", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        found = [f"{gpus()[0]}; nvidia-smi does not say which"]
+    for line in found:
+        report.say(f"GPU: {line}")
+
+
+def version_of(name: str) -> str:
+    """As pip has it; packages for one CUDA version have names of their own, such as cupy-cuda12x."""
+    from importlib.metadata import distributions
+
+    for distribution in distributions():
+        found = (distribution.metadata["Name"] or "").lower()
+        if found == name or found.startswith((f"{name}-cu", f"{name}_cu")):
+            return distribution.version
+    return "none"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

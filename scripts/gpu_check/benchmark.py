@@ -1,0 +1,103 @@
+"""The tutorial's tables: this backend against the Python backend with MONAI, both with the same network on the same device."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+
+from .check import Check
+from .latency import FULL, Run, measure, memories, sizes, table, volume
+from .report import Skip
+from .repositories import network, spleen
+from .server import Server
+
+# As the Python backend's documentation asks for with large tensors.
+SHM_DEFAULT, SHM_GROWTH = 1 << 29, 1 << 28
+PYTHON_OPTIONS = (
+    f"--backend-config=python,shm-default-byte-size={SHM_DEFAULT}",
+    f"--backend-config=python,shm-growth-byte-size={SHM_GROWTH}",
+    "--backend-config=python,stub-timeout-seconds=120",
+)
+# Two models of the Python backend, and the client's regions.
+NEEDS_SHM = 2 * SHM_DEFAULT + SHM_GROWTH
+STACKS = {"Python backend, MONAI": "python", "this backend": "spleenseg"}
+
+
+def run(check: Check) -> None:
+    free = shutil.disk_usage("/dev/shm").free
+    if free < NEEDS_SHM:
+        raise Skip(f"{NEEDS_SHM >> 20} MiB of /dev/shm, for the Python backend ({free >> 20} MiB are free; in a container: --shm-size)")
+    unet = random_unet(check.work)
+    found = {title: stack(check, title, backend, unet) for title, backend in STACKS.items()}
+    theirs, ours = found.values()
+    shape = "x".join(map(str, sizes(check).volume[1:]))
+    check.say(f"latency of a request, {shape} FP32, the tutorial's UNet with random weights; ms: median (smallest..largest)")
+    rows = [
+        [way, other.spread(), mine.spread(), f"{other.median() / mine.median():.2f}", f"{len(mine.milliseconds)}"]
+        for way, mine, other in ((way, ours[way], theirs[way]) for way in ours)
+    ]
+    check.say(table(["over", *STACKS, "times faster", "requests"], rows))
+    for way in ours:
+        check.say(f"\nwhere the time goes, {way}; ms a request, as Triton counts")
+        parts = [[name, *(f"{runs[way].server[name]:,.1f}" for runs in (theirs, ours))] for name in ours[way].server]
+        check.say(table(["", *STACKS], parts))
+    for way in ours:
+        mine, other = (np.frombuffer(runs[way].masks, np.float32) for runs in (ours, theirs))
+        check.say(f"masks over {way}: {int((mine != other).sum()):,} of {mine.size:,} voxels differ, {int(mine.sum()):,} are set")
+        # On the CPU the steps are equal to the bit. On a GPU MONAI's own rounding moves scores, and random weights have many near ties.
+        if not check.gpu and (mine != other).any():
+            raise AssertionError(f"over {way} the two backends give other masks")
+
+
+def random_unet(folder: Path) -> Path:
+    """The tutorial's UNet with random weights, made here by this machine's MONAI and PyTorch."""
+    import torch
+    from monai.networks.nets import UNet
+
+    torch.manual_seed(0)
+    unet = UNet(
+        spatial_dims=3, in_channels=1, out_channels=2, channels=(16, 32, 64, 128, 256), strides=(2, 2, 2, 2), num_res_units=2, norm="batch"
+    )
+    path = folder / "unet.pt"
+    with torch.inference_mode():
+        torch.jit.trace(unet.eval(), torch.zeros(1, 1, 64, 64, 64), check_trace=False).save(str(path))
+    return path
+
+
+def stack(check: Check, title: str, backend: str, unet: Path) -> dict[str, Run]:
+    size = sizes(check)
+    repository = check.work / backend
+    network(repository, check.gpu, module=unet)
+    folder = spleen(check.bundle, repository, check.gpu, size.grid, {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}, backend=backend)
+    if backend == "python":
+        shutil.copy(check.bundle / "benches" / "python_backend" / "spleen_seg" / "1" / "model.py", folder)
+    image, before = volume(size.volume), gpu_memory(check)
+    seconds = 12 if size is FULL else 1
+    with Server(check, repository, f"benchmark_{backend}", *PYTHON_OPTIONS) as server:
+        runs = {}
+        for way, kind in memories(check).items():
+            runs[way] = measure(server, "spleen_seg", image, size.grid_voxels * 4, kind, seconds)
+        used = f", {(gpu_memory(check) - before) >> 20:,} MiB of GPU memory" if check.gpu else ""
+        check.say(f"{title}: server and both models ready in {server.ready_s:.1f} s{used}")
+    wait_until_free(check, before)
+    return runs
+
+
+def gpu_memory(check: Check) -> int:
+    """Bytes of GPU 0 that are in use, by whatever process."""
+    if not check.gpu:
+        return 0
+    import torch
+
+    free, total = torch.cuda.mem_get_info(0)
+    return total - free
+
+
+def wait_until_free(check: Check, before: int) -> None:
+    """The memory of a server that has ended comes back a little later."""
+    until = time.monotonic() + 5
+    while gpu_memory(check) > before + (1 << 26) and time.monotonic() < until:
+        time.sleep(0.2)

@@ -1,0 +1,25 @@
+"""What every part gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .report import Report
+
+
+@dataclass(frozen=True)
+class Check:
+    bundle: Path
+    work: Path
+    """An empty folder that goes afterwards."""
+    backends: Path
+    report: Report
+    gpu: bool
+    """Whether the GPU is what is checked; otherwise the check itself is, on the CPU."""
+
+    def say(self, text: str) -> None:
+        self.report.say(text)
+
+    def log(self, name: str) -> Path:
+        return self.report.folder / f"{name}.log"

@@ -1,0 +1,115 @@
+"""Model repositories: the shipped spleen_seg, and networks in the Python backend on this machine's own PyTorch."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+NETWORK = "segmentation_3d"
+
+# Two classes, of which the second wins above a half: what the parity set was made with.
+THRESHOLD = "torch.cat([0.5 - x, x - 0.5], dim=1)"
+# The TorchScript module in model.pt.
+MODULE = "self.module(x)"
+
+CHILD = '''
+import os
+
+import torch
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        gpu = args["model_instance_kind"] == "GPU"
+        self.device = torch.device("cuda", int(args["model_instance_device_id"])) if gpu else torch.device("cpu")
+        path = os.path.join(args["model_repository"], args["model_version"], "model.pt")
+        self.module = torch.jit.load(path, map_location=self.device).eval() if os.path.exists(path) else None
+
+    @torch.inference_mode()
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        given = pb_utils.get_input_tensor_by_name(request, "INPUT__0")
+        x = torch.from_dlpack(given.to_dlpack()).to(self.device)
+        write_to = {write_to!r}
+        if write_to:
+            x.cpu().numpy().tofile(write_to)
+        scores = ({scores}).contiguous()
+        if scores.is_cuda:
+            torch.cuda.current_stream().synchronize()
+        return pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUTPUT__0", scores)])
+'''
+
+
+def kind(gpu: bool) -> str:
+    return "KIND_GPU" if gpu else "KIND_CPU"
+
+
+def parameter(key: str, value: str) -> str:
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+
+
+def network(root: Path, gpu: bool, name: str = NETWORK, module: Path | None = None, write_to: Path | None = None) -> None:
+    """In the Python backend: TorchScript, or a threshold. It writes what it is given to a file, where one is named."""
+    folder = root / name / "1"
+    folder.mkdir(parents=True)
+    config = f"""
+name: "{name}"
+backend: "python"
+max_batch_size: 1
+input [ {{ name: "INPUT__0" data_type: TYPE_FP32 dims: [ 1, -1, -1, -1 ] }} ]
+output [ {{ name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2, -1, -1, -1 ] }} ]
+instance_group [ {{ kind: {kind(gpu)} count: 1 }} ]
+{parameter("FORCE_CPU_ONLY_INPUT_TENSORS", "no")}
+"""
+    (folder.parent / "config.pbtxt").write_text(config)
+    scores = MODULE if module else THRESHOLD
+    (folder / "model.py").write_text(CHILD.format(scores=scores, write_to=str(write_to or "")))
+    if module:
+        shutil.copy(module, folder / "model.pt")
+
+
+def spleen(
+    bundle: Path,
+    root: Path,
+    gpu: bool,
+    size: tuple[int, ...],
+    parameters: dict | None = None,
+    name: str = "spleen_seg",
+    child: str = NETWORK,
+    shipped: str = "spleen_seg",
+    backend: str = "spleenseg",
+) -> Path:
+    """The shipped configuration with another kind of instance, size, name and some parameters. The folder of its version."""
+    config = (bundle / "models" / shipped / "config.pbtxt").read_text()
+    config = re.sub(r"^\s*#.*\n", "", config, flags=re.MULTILINE)
+    changes = {
+        f'name: "{shipped}"': f'name: "{name}"',
+        'backend: "spleenseg"': f'backend: "{backend}"',
+        "kind: KIND_CPU": f"kind: {kind(gpu)}",
+        "dims: [ 1, 224, 224, 224 ]": f"dims: [ 1, {', '.join(map(str, size))} ]",
+    }
+    for old, new in changes.items():
+        if old not in config:
+            raise RuntimeError(f"models/{shipped}/config.pbtxt has no '{old}'")
+        config = config.replace(old, new)
+    values = {"spatial_size": size, "segmentation_model": child, **(parameters or {})}
+    for key, value in values.items():
+        entry = parameter(key, text(value))
+        config, count = re.subn(rf'parameters {{ key: "{re.escape(key)}" .*', lambda _, entry=entry: entry, config)
+        if not count:
+            config += f"\n{entry}\n"
+    folder = root / name / "1"
+    folder.mkdir(parents=True)
+    (folder.parent / "config.pbtxt").write_text(config)
+    return folder
+
+
+def text(value) -> str:
+    """A parameter as config.pbtxt has it."""
+    if value is None:
+        return ""
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value).lower() if isinstance(value, bool) else str(value)

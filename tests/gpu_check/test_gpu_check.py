@@ -1,0 +1,190 @@
+"""scripts/gpu_bundle.sh and scripts/gpu_check.sh, as far as a machine without a GPU can run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from gpu_check import kernels, parity  # noqa: E402
+from gpu_check.check import Check  # noqa: E402
+from gpu_check.report import FAILED, NOTHING_CHECKED, PASSED, OutOfTime, Report, Skip  # noqa: E402
+from gpu_check.repositories import spleen, text  # noqa: E402
+from gpu_check.server import Server  # noqa: E402
+
+# The first test waits for the build of the library.
+BUILD_S = 1500
+pytestmark = pytest.mark.timeout(BUILD_S + 60)
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory) -> Path:
+    """As the file unpacks, with fewer cases and without what has to be compiled for libtorch."""
+    folder = tmp_path_factory.mktemp("unpacked") / "gpu_bundle"
+    command = [ROOT / "scripts" / "gpu_bundle.sh", "--without-pytorch", "--folder", folder, "--cases", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert Path(done.stdout.strip()) == folder
+    return folder
+
+
+def check(bundle: Path, out: Path, *options: str, python: str = sys.executable, **environment: str) -> subprocess.CompletedProcess:
+    """From another folder, as a user would."""
+    return subprocess.run(
+        [bundle / "gpu_check.sh", *options, out],
+        cwd=out.parent,
+        env={**os.environ, "GPU_CHECK_PYTHON": python, **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def outcomes(done: subprocess.CompletedProcess) -> dict[str, str]:
+    """What the end of the report says of each part."""
+    lines = done.stdout.partition("== result ==\n")[2].splitlines()
+    return dict(line.split(": ", 1) for line in lines if re.match(r".*: (passed|failed|skipped)", line))
+
+
+def test_the_cpu_corner_passes(bundle, tmp_path):
+    done = check(bundle, tmp_path / "out", "--cpu", "--parts", "parity,placement,torchscript")
+    assert done.returncode == PASSED, done.stdout + done.stderr
+    *checked, torchscript = outcomes(done).values()
+    assert checked == ["passed", "passed"]
+    assert torchscript.startswith("skipped: torchscript_backend ")
+    said = r"^(\d+) cases: boxes, ([\d,]+) resized .* of (\d+); 0 differences"
+    cases, voxels, masks = re.search(said, done.stdout, re.MULTILINE).groups()
+    assert int(cases) >= 10 and int(masks) > 5 and int(voxels.replace(",", "")) > 1000
+    assert "4 combinations, 0 wrong" in done.stdout
+    assert (tmp_path / "out" / "report.txt").read_text() == done.stdout
+    assert "tritonserver" in (tmp_path / "out" / "parity_cpu.log").read_text().lower()
+    assert not list(Path("/dev/shm").glob("gpu_check_*"))
+
+
+def test_without_a_gpu_or_a_module_the_parts_are_skipped_and_say_what_is_missing(bundle, tmp_path):
+    """In a Python of its own that has no module at all; with no driver to be loaded, even where there is one."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
+    done = check(bundle, tmp_path / "out", python=str(tmp_path / "bare" / "bin" / "python"))
+    found = outcomes(done)
+    assert len(found) == 6
+    for title, outcome in found.items():
+        assert outcome.startswith("skipped: the Python module numpy; the Python module torch"), title
+        if not shutil.which("nvidia-smi"):
+            assert ("an NVIDIA GPU (libcuda.so.1" in outcome) == (title != "parity with MONAI on the CPU")
+        assert ("module monai" in outcome) == ("benchmark" in title)
+    assert done.returncode == NOTHING_CHECKED
+    assert "NOTHING COULD BE CHECKED" in done.stdout and "Traceback" not in done.stdout + done.stderr
+
+
+def test_what_is_no_bundle_and_no_part_is_said(tmp_path):
+    done = check(ROOT / "scripts", tmp_path / "out")
+    assert done.returncode == NOTHING_CHECKED and "scripts/gpu_bundle.sh makes one" in done.stderr
+    done = check(ROOT / "scripts", tmp_path / "out", python="no-such-python")
+    assert done.returncode == NOTHING_CHECKED
+
+
+def test_a_server_that_does_not_start_fails_with_its_own_words(bundle, tmp_path):
+    """A part that fails leaves exit code 1 and the server's last error, and nothing of the server."""
+    backends = tmp_path / "backends"
+    backends.mkdir()
+    report = Report(tmp_path / "out", 60)
+    given = Check(bundle, tmp_path, backends, report, gpu=False)
+    spleen(bundle, tmp_path / "models", False, (8, 8, 8))
+    entered = []
+
+    def part():
+        with Server(given, tmp_path / "models", "broken") as server:
+            entered.append(server)
+
+    report.part("broken", part, 0)
+    assert not entered
+    assert "tritonserver ended with code" in report.outcomes["broken"] and "spleenseg" in report.outcomes["broken"]
+    assert report.finish({"broken"}) == FAILED
+
+
+def test_every_difference_from_monai_is_found(bundle):
+    case = next(case for case in parity.load(bundle) if "MASK_NATIVE" in case["expected"] and case["expected"]["MASK"].any())
+    arrays = {
+        "MASK": np.unpackbits(case["expected"]["MASK"], count=case["resized"].size),
+        "CONTOUR": np.unpackbits(case["expected"]["CONTOUR"], count=case["resized"].size),
+        "MASK_NATIVE": np.unpackbits(case["expected"]["MASK_NATIVE"], count=case["image"].size),
+        "CONTOUR_NATIVE": np.unpackbits(case["expected"]["CONTOUR_NATIVE"], count=case["image"].size),
+    }
+    start, end = case["box"]
+    said = {"crop_start": f"[{start}]", "crop_end": f"[{end}]"}
+    resized = case["resized"].ravel()
+    assert parity.differences(case, resized, arrays, said) == []
+    moved = {**said, "crop_end": f"[{[n + 1 for n in end]}]"}
+    assert len(parity.differences(case, resized, arrays, moved)) == 1
+    for wrong in (resized[0] + 2e-5, np.nan, np.inf):
+        assert "1 resized voxels" in str(parity.differences(case, np.concatenate([[wrong], resized[1:]]), arrays, said))
+    assert "resized voxels" in str(parity.differences(case, resized[1:], arrays, said))
+    for name, array in arrays.items():
+        flipped = array.copy()
+        flipped[0] ^= 1
+        assert parity.differences(case, resized, {**arrays, name: flipped}, said) == [f"1 voxels of {name}"]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ({"a": None, "b": None}, PASSED),
+        ({"a": None, "b": Skip("a thing")}, PASSED),
+        ({"a": Skip("a thing"), "b": None}, NOTHING_CHECKED),
+        ({"a": Skip("a thing"), "b": Skip("a thing")}, NOTHING_CHECKED),
+        ({"a": ValueError("wrong"), "b": None}, FAILED),
+        ({"a": Skip("a thing"), "b": ValueError("wrong")}, FAILED),
+        ({"a": None, "b": OutOfTime()}, FAILED),
+    ],
+    ids=str,
+)
+def test_exit_codes(tmp_path, outcomes, code):
+    """Part a is of what the check is for, part b is not."""
+    report = Report(tmp_path / "out", 60)
+
+    def raise_it(what):
+        if what is not None:
+            raise what
+
+    try:
+        for name, outcome in outcomes.items():
+            report.part(name, lambda outcome=outcome: raise_it(outcome), 0)
+    except OutOfTime:
+        pass
+    assert report.finish({"a"}) == code
+
+
+def test_a_part_that_has_no_time_left_is_skipped(tmp_path):
+    report = Report(tmp_path / "out", seconds=10)
+    report.part("long", lambda: pytest.fail("it ran"), needs_s=60)
+    assert report.outcomes["long"].startswith("skipped: 60 s of the 10 minutes")
+
+
+def test_times_of_kernels_are_read_from_the_servers_log():
+    line = "I1201 12:00:00.000000 1 log.cc:1] spleen_seg_0: request '7': on the GPU foreground=9.5 argmax=0.25 write=0.125 write=? ms\n"
+    later = line.replace("9.5", "2.5")
+    assert kernels.times(line + later + later, 2) == {"foreground": [2.5, 2.5], "argmax": [0.25, 0.25], "write": [0.125, 0.125]}
+    with pytest.raises(RuntimeError, match="times of 1 requests, not of 2"):
+        kernels.times(line, 2)
+
+
+def test_the_shipped_configurations_take_what_is_changed(tmp_path):
+    for shipped in ("spleen_seg", "spleen_seg_native"):
+        parameters = {"margin": [0, 4, 2], "allow_smaller": False, "align_corners": None}
+        folder = spleen(ROOT, tmp_path, True, (9, 8, 7), parameters, name=f"{shipped}_here", child="other", shipped=shipped)
+        config = (folder.parent / "config.pbtxt").read_text()
+        assert "KIND_CPU" not in config and "224" not in config.replace("-224", "")
+        for key, value in {**parameters, "spatial_size": (9, 8, 7), "segmentation_model": "other"}.items():
+            assert config.count(f'key: "{key}" value {{ string_value: "{text(value)}" }}') == 1
+    with pytest.raises(RuntimeError, match="has no 'backend"):
+        spleen(ROOT, tmp_path, True, (9, 8, 7), name="x", shipped="segmentation_3d")
