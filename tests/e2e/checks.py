@@ -31,3 +31,18 @@ def assert_equals_monai(answer: Answer, volumes: np.ndarray, expression: str = T
         assert shapes[number] == list(volume.shape)
         # A reference that is all background or all spleen would compare nothing.
         assert 0 < mask.sum() < mask.size
+
+
+class Expected:
+    """MONAI's result for one volume [1,H,W,D], computed once and compared with many answers."""
+
+    def __init__(self, volume: np.ndarray, **options):
+        mask, contour, prepared = expected(volume[0], **options)
+        assert 0 < mask.sum() < mask.size, "all background or all spleen would compare nothing"
+        self.arrays = {"MASK": mask[None], "CONTOUR": contour[None]}
+        self.boxes = ([prepared.start], [prepared.end], [list(volume.shape[1:])])
+
+    def assert_is(self, answer: Answer) -> None:
+        assert answer.boxes() == self.boxes
+        for name, found in answer.arrays.items():
+            np.testing.assert_array_equal(found, self.arrays[name], err_msg=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import uuid
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import tritonclient.grpc
+import tritonclient.grpc.aio
 import tritonclient.http
+import tritonclient.http.aio
 from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
 from tritonclient.utils import shared_memory as shm
 
@@ -80,7 +83,29 @@ def region(client, nbytes: int):
         shm.destroy_shared_memory_region(handle)
 
 
-def shared_memory(server, model: str, volume: np.ndarray, shapes: dict[str, tuple], data_type: str = "FP32", *, grpc: bool = False) -> Answer:
+def asyncio_http(server, model: str, volume: np.ndarray, **options) -> Answer:
+    async def call():
+        given = tritonclient.http.InferInput("INPUT0", list(volume.shape), np_to_triton_dtype(volume.dtype))
+        given.set_data_from_numpy(volume)
+        async with tritonclient.http.aio.InferenceServerClient(f"127.0.0.1:{server.http_port}") as client:
+            return _http_answer(await client.infer(model, [given], **options))
+
+    return asyncio.run(call())
+
+
+def asyncio_grpc(server, model: str, volume: np.ndarray, **options) -> Answer:
+    async def call():
+        given = tritonclient.grpc.InferInput("INPUT0", list(volume.shape), np_to_triton_dtype(volume.dtype))
+        given.set_data_from_numpy(volume)
+        async with tritonclient.grpc.aio.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+            return _grpc_answer(await client.infer(model, [given], **options))
+
+    return asyncio.run(call())
+
+
+def shared_memory(
+    server, model: str, volume: np.ndarray, shapes: dict[str, tuple], data_type: str = "FP32", *, grpc: bool = False, **options
+) -> Answer:
     """Input and outputs in shared memory. `shapes` are the outputs' shapes, which the client has to know."""
     kind = tritonclient.grpc if grpc else tritonclient.http
     client = server.grpc() if grpc else server.http()
@@ -97,7 +122,7 @@ def shared_memory(server, model: str, volume: np.ndarray, shapes: dict[str, tupl
             wanted.append(output)
             offsets[name] = offset
             offset += size
-        result = client.infer(model, [given], outputs=wanted)
+        result = client.infer(model, [given], outputs=wanted, **options)
         answer = _grpc_answer(result, read=False) if grpc else _http_answer(result, read=False)
         answer.arrays = {
             name: np.array(shm.get_contents_as_numpy(out_handle, dtype, shape, offset=offsets[name]))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tritonclient.http
+from leaks import Held
 from models import ROOT, Repository
 from triton import Triton, backend_folder
 
@@ -111,6 +113,29 @@ def two_classes(server, repository) -> str:
     name = repository.child()
     server.http().load_model(name)
     return name
+
+
+@pytest.fixture(scope="session")
+def commanded(server, repository) -> str:
+    """A network that does what each request's id says, in two processes. It stays loaded too."""
+    name = repository.commanded(instances=2)
+    server.http().load_model(name)
+    return name
+
+
+@pytest.fixture(scope="module")
+def nothing_is_left(server, two_classes, commanded) -> Iterator[None]:
+    """After a module's tests the server holds what it held before them."""
+    held = Held(server)
+    yield
+    held.assert_back()
+
+
+@pytest.fixture
+def in_background() -> Iterator:
+    """Runs calls in threads of their own; none outlives its test."""
+    with ThreadPoolExecutor(64) as pool:
+        yield pool.submit
 
 
 @pytest.fixture

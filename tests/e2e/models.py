@@ -59,6 +59,64 @@ def meet(mine, other, value):
 '''
 
 
+# A network whose behaviour is commanded by each request: its id, which the in-process call inherits, is an expression.
+# It gives the scores, or a whole response, or a list of responses; without an id the scores of TWO_CLASSES.
+COMMANDED = '''
+import os
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+DECOUPLED = {decoupled}
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = [self.answers(request) for request in requests]
+        return None if DECOUPLED else [answer[0] for answer in answers if answer]
+
+    def answers(self, request):
+        x = pb_utils.get_input_tensor_by_name(request, "INPUT__0").as_numpy()
+        try:
+            wanted = eval(request.request_id() or "good(x)", globals(), {{"x": x}})
+        except ValueError as error:
+            wanted = pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+        answers = [response(answer) for answer in (wanted if isinstance(wanted, list) else [wanted])]
+        if DECOUPLED:
+            sender = request.get_response_sender()
+            for answer in answers:
+                sender.send(answer)
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        return answers
+
+
+def response(answer, name="OUTPUT__0"):
+    if isinstance(answer, pb_utils.InferenceResponse):
+        return answer
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, np.ascontiguousarray(answer))])
+
+
+def good(x):
+    return {scores}
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+def when(path, value):
+    """The value once the test has written a file there; `path`.begun says that this waits for it."""
+    open(path + ".begun", "w").close()
+    deadline = time.monotonic() + 60
+    while not os.path.exists(path):
+        if time.monotonic() > deadline:
+            raise ValueError(path + " has not come")
+        time.sleep(0.01)
+    return value
+'''
+
+
 def scores(expression: str, x: np.ndarray) -> np.ndarray:
     """What a child with this expression answers to x."""
     return eval(expression, {"np": np, "x": x})  # noqa: S307: the tests' own text
@@ -111,6 +169,13 @@ instance_group [ {{ kind: KIND_CPU count: {instances} }} ]
         )
         source = CHILD.format(input=input_name, output=output_name, scores=expression)
         (folder / "1" / "model.py").write_text(source)
+        return name
+
+    def commanded(self, *, instances: int = 1, decoupled: bool = False) -> str:
+        """A network that does what each request's id says, see COMMANDED."""
+        policy = "model_transaction_policy { decoupled: true }" if decoupled else ""
+        name = self.child(instances=instances, extra=policy)
+        (self.root / name / "1" / "model.py").write_text(COMMANDED.format(decoupled=decoupled, scores=TWO_CLASSES))
         return name
 
     def torchscript(self, model: Path, config: str) -> str:

@@ -125,9 +125,7 @@ class Triton:
         if self.process is None:
             return 0
         # Triton waits for open HTTP connections, up to its exit timeout of 30 s.
-        for client in self.clients:
-            client.close()
-        self.clients.clear()
+        self.close_clients()
         try:
             if self.alive():
                 self.process.send_signal(signal.SIGTERM)
@@ -137,7 +135,14 @@ class Triton:
         finally:
             self.kill()
 
+    def close_clients(self, kept: int = 0) -> None:
+        """Closes all but the first ones."""
+        for client in self.clients[kept:]:
+            client.close()
+        del self.clients[kept:]
+
     def kill(self) -> None:
+        self.close_clients()
         if self.process is not None:
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)
