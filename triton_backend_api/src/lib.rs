@@ -159,6 +159,7 @@ mod responder;
 mod server;
 mod statistics;
 mod stream;
+mod sync;
 pub mod sys;
 
 pub use backend::{Artifacts, Backend, BackendContext, ExecutionPolicy, InstanceGroup};

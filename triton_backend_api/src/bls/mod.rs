@@ -7,6 +7,7 @@
 //! happens to the rest: a caller that stops waiting cancels the request and leaves its memory to that callback.
 
 pub(crate) mod allocator;
+mod handover;
 mod pending;
 mod response;
 

@@ -1,39 +1,30 @@
 //! Waiting for the answer to an in-process request.
 
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::bls::allocator::{Allocator, Placement};
+use crate::bls::handover::{Handover, Waited};
 use crate::bls::response::InferenceResponse;
 use crate::error::{Error, ErrorCode, Result};
 use crate::memory::StableMemory;
 use crate::{raw, sys};
 
-/// How often a waiting caller looks whether its own client gave up.
-const CANCELLATION_POLL: Duration = Duration::from_millis(20);
-
 /// What the two callbacks and the waiting caller share.
 pub(super) struct Shared {
-    state: Mutex<State>,
-    arrived: Condvar,
+    handover: Handover<Sent, Box<dyn StableMemory>, InferenceResponse>,
     allocator: Arc<Allocator>,
     placement: Placement,
 }
 
-struct State {
-    /// None once the server gave the request back (or never took it).
-    request: Option<NonNull<sys::TRITONSERVER_InferenceRequest>>,
-    inputs: Vec<Box<dyn StableMemory>>,
-    responses: VecDeque<InferenceResponse>,
-    complete: bool,
-}
+/// A request that the server has.
+struct Sent(NonNull<sys::TRITONSERVER_InferenceRequest>);
 
-// SAFETY: the request is only cancelled and deleted, which the server allows from any thread; the rest is Send.
-unsafe impl Send for State {}
+// SAFETY: the request is only cancelled, which the server allows from any thread.
+unsafe impl Send for Sent {}
 
 impl Shared {
     pub fn new(
@@ -42,8 +33,7 @@ impl Shared {
         allocator: Arc<Allocator>,
         placement: Placement,
     ) -> Arc<Self> {
-        let state = State { request: Some(request), inputs, responses: VecDeque::new(), complete: false };
-        Arc::new(Self { state: Mutex::new(state), arrived: Condvar::new(), allocator, placement })
+        Arc::new(Self { handover: Handover::new(Sent(request), inputs), allocator, placement })
     }
 
     /// Where outputs go, for the server to pass to the allocator. It lives as long as this.
@@ -51,23 +41,16 @@ impl Shared {
         (&raw const self.placement).cast_mut().cast()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The server did not take the request: its owner deletes it, and then these inputs.
     pub fn disown(&self) -> Vec<Box<dyn StableMemory>> {
-        let mut state = self.lock();
-        state.request = None;
-        std::mem::take(&mut state.inputs)
+        self.handover.release()
     }
 
     fn cancel(&self) {
-        let state = self.lock();
-        if let Some(request) = state.request {
-            // SAFETY: not given back yet, and the lock keeps the release callback from deleting it meanwhile.
-            let _ = unsafe { raw::inference_cancel(request.as_ptr()) };
-        }
+        self.handover.cancel(|request| {
+            // SAFETY: not given back yet, and the release callback, which deletes it, waits for this call.
+            let _ = unsafe { raw::inference_cancel(request.0.as_ptr()) };
+        });
     }
 }
 
@@ -83,11 +66,7 @@ pub(super) unsafe extern "C" fn on_release(
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the reference that `send` made for this callback, which comes once.
         let shared = unsafe { Arc::from_raw(user.cast_const().cast::<Shared>()) };
-        let inputs = {
-            let mut state = shared.lock();
-            state.request = None;
-            std::mem::take(&mut state.inputs)
-        };
+        let inputs = shared.handover.release();
         // SAFETY: the request is ours again, and nobody else holds it now. Deleted before its inputs go.
         let _ = unsafe { raw::inference_delete(request) };
         drop(inputs);
@@ -113,11 +92,7 @@ pub(super) unsafe extern "C" fn on_response(
         let response = (!response.is_null())
             // SAFETY: the server hands the response over; it was made with this allocator.
             .then(|| unsafe { InferenceResponse::new(response, shared.allocator.clone()) });
-        let mut state = shared.lock();
-        state.responses.extend(response);
-        state.complete |= last;
-        drop(state);
-        shared.arrived.notify_all();
+        shared.handover.deliver(response, last);
     }));
 }
 
@@ -140,9 +115,8 @@ impl PendingResponse {
     /// `gave_up` says meanwhile that nobody wants it any more (CANCELLED), or if the model sends none or several.
     /// The response's own error is not looked at.
     pub fn wait(self, timeout: Duration, gave_up: impl FnMut() -> bool) -> Result<InferenceResponse> {
-        let mut state = self.wait_until(timeout, gave_up, |state| state.complete)?;
-        let mut responses = std::mem::take(&mut state.responses);
-        drop(state);
+        let mut responses =
+            self.shared.handover.all(timeout, gave_up).map_err(|why| self.no_answer(why, timeout))?;
         match (responses.pop_front(), responses.len()) {
             (Some(response), 0) => Ok(response),
             (None, _) => Err(self.wrong_number(0)),
@@ -159,47 +133,24 @@ impl PendingResponse {
         timeout: Duration,
         gave_up: impl FnMut() -> bool,
     ) -> Result<Option<InferenceResponse>> {
-        let there = |state: &State| state.complete || !state.responses.is_empty();
-        Ok(self.wait_until(timeout, gave_up, there)?.responses.pop_front())
+        self.shared.handover.next(timeout, gave_up).map_err(|why| self.no_answer(why, timeout))
     }
 
     /// Tells the model that nobody wants the answer any more. What it makes of that is its business: the answer may still
     /// come, or an error of its own.
     pub fn cancel(&self) {
-        if !self.shared.lock().complete {
-            self.shared.cancel();
-        }
+        self.shared.cancel();
     }
 
-    fn wait_until(
-        &self,
-        timeout: Duration,
-        mut gave_up: impl FnMut() -> bool,
-        there: impl Fn(&State) -> bool,
-    ) -> Result<MutexGuard<'_, State>> {
-        let started = Instant::now();
-        let mut state = self.shared.lock();
-        while !there(&state) {
-            let left = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero());
-            let Some(left) = left else {
-                drop(state);
-                return Err(Error::unavailable(format!(
-                    "model '{}' did not answer within {} s",
-                    self.model,
-                    timeout.as_secs_f64()
-                )));
-            };
-            let waited = self.shared.arrived.wait_timeout(state, left.min(CANCELLATION_POLL));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if !there(&state) {
-                drop(state);
-                if gave_up() {
-                    return Err(Error::cancelled("the request was cancelled"));
-                }
-                state = self.shared.lock();
-            }
+    fn no_answer(&self, why: Waited, timeout: Duration) -> Error {
+        match why {
+            Waited::TooLong => Error::unavailable(format!(
+                "model '{}' did not answer within {} s",
+                self.model,
+                timeout.as_secs_f64()
+            )),
+            Waited::GaveUp => Error::cancelled("the request was cancelled"),
         }
-        Ok(state)
     }
 
     fn wrong_number(&self, count: usize) -> Error {

@@ -8,6 +8,8 @@ pub(crate) mod gate;
 mod pin;
 mod pool;
 mod runner;
+#[cfg(test)]
+mod tests;
 
 pub use crate::raw::late::{Lookup, look_in};
 pub use entry::*;

@@ -1,11 +1,10 @@
 //! An instance's own threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, current};
+use std::sync::{Arc, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::sync::{Builder, JoinHandle, Mutex, Receiver, Sender, channel, current};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -24,7 +23,7 @@ impl Pool {
         let mut pool = Self { queue: Some(queue), threads: Vec::new() };
         for _ in 0..count.max(1) {
             let jobs = jobs.clone();
-            let thread = std::thread::Builder::new()
+            let thread = Builder::new()
                 .name(name.chars().take(15).collect())
                 .spawn(move || work(&jobs))
                 .map_err(|e| Error::unavailable(format!("no thread for instance '{name}': {e}")))?;
@@ -59,42 +58,5 @@ impl Drop for Pool {
                 let _ = thread.join();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    #[test]
-    fn everything_queued_is_run_and_a_panic_costs_no_thread() {
-        let done = Arc::new(AtomicUsize::new(0));
-        let pool = Pool::new("a name longer than fifteen bytes", 1).unwrap();
-        for n in 0..10 {
-            let done = done.clone();
-            pool.spawn(move || {
-                done.fetch_add(1, Ordering::SeqCst);
-                assert!(n != 3, "this job fails on purpose");
-            })
-            .unwrap();
-        }
-        drop(pool);
-        assert_eq!(done.load(Ordering::SeqCst), 10);
-    }
-
-    #[test]
-    fn a_pool_dropped_by_its_own_thread_does_not_wait_for_itself() {
-        let pool = Arc::new(Mutex::new(Some(Pool::new("own", 2).unwrap())));
-        let (done, wait) = channel();
-        let inner = pool.clone();
-        let guard = pool.lock().unwrap();
-        let job = move || {
-            drop(inner.lock().unwrap().take());
-            done.send(()).unwrap();
-        };
-        guard.as_ref().unwrap().spawn(job).unwrap();
-        drop(guard);
-        wait.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
     }
 }
