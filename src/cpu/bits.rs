@@ -21,6 +21,19 @@ pub(super) fn pack(row: &[u8], words: &mut [u64]) {
     }
 }
 
+/// Packs a row of labels by what `table` maps them to, 0 or 1; without a table they are 0 or 1.
+#[inline(always)]
+pub(super) fn pack_selected(row: &[u8], table: Option<&[u8; 256]>, words: &mut [u64]) {
+    let Some(table) = table else { return pack(row, words) };
+    for (word, labels) in words.iter_mut().zip(row.chunks(64)) {
+        let mut mapped = [0; 64];
+        for (mapped, label) in mapped.iter_mut().zip(labels) {
+            *mapped = table[usize::from(*label)];
+        }
+        pack(&mapped[..labels.len()], std::slice::from_mut(word));
+    }
+}
+
 /// The lowest bits of 8 bytes that are 0 or 1, the first byte's in the lowest bit.
 #[inline(always)]
 fn gather(bytes: u64) -> u64 {

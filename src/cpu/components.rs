@@ -1,9 +1,10 @@
-//! KeepLargestConnectedComponent by union-find over runs of voxels.
+//! KeepLargestConnectedComponent: by filling where one component outweighs all others, else by union-find over runs.
 //!
 //! A run is a maximal row of selected voxels. Slabs of planes are searched for runs, and their runs joined, in parallel;
 //! then the slabs are joined at their borders. Runs are numbered in C order and the lowest number is the root of its
 //! component, so numbering components by their roots is numbering them by their first voxels.
 
+mod majority;
 mod slab;
 
 use std::cmp::Reverse;
@@ -15,7 +16,7 @@ use triton_backend_api::Result;
 use super::buffers::Labels;
 use super::threads::Threads;
 use super::{allocate, reference};
-use crate::config::KeepLargest;
+use crate::config::{Connectivity, KeepLargest};
 use slab::{Slab, union};
 
 /// The working memory of past searches, for the next ones: where scores are noise it is as large as a volume.
@@ -27,6 +28,7 @@ pub(super) struct Scratch {
 /// The working memory of one search.
 #[derive(Default)]
 struct Search {
+    fills: Vec<majority::Slab>,
     slabs: Vec<Slab>,
     /// For each run of all slabs its parent, and then the number of its component.
     numbers: Vec<u32>,
@@ -88,7 +90,11 @@ fn keep_largest_of(
     }
     let plain = labels.highest() <= 1 && selected == [1];
     let table = (!plain).then_some(&is_selected);
-    let Search { slabs, numbers } = search;
+    let Search { fills, slabs, numbers } = search;
+    let is_usual = keep.num_components == 1 && keep.connectivity == Connectivity::Corners;
+    if is_usual && majority::keep(labels, table, slab_size, fills)? {
+        return Ok(());
+    }
     slabs.resize_with(labels.data().len().div_ceil(slab_size), Slab::default);
     let pieces = labels.data().par_chunks(slab_size).zip(&mut *slabs);
     pieces.try_for_each(|(labels, slab)| slab.search(labels, columns, depth, table, keep.connectivity))?;

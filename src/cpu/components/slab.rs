@@ -105,17 +105,8 @@ impl Kernel for Search<'_> {
         slab.words.resize(rows * width, Word::default());
         slab.width = width;
         let mut packed = allocate::filled(width, 0, what)?;
-        let mut mapped = allocate::filled(depth, 0, what)?;
         for (row, labels) in labels.chunks_exact(depth).enumerate() {
-            match table {
-                None => bits::pack(labels, &mut packed),
-                Some(table) => {
-                    for (mapped, label) in mapped.iter_mut().zip(labels) {
-                        *mapped = table[usize::from(*label)];
-                    }
-                    bits::pack(&mapped, &mut packed);
-                }
-            }
+            bits::pack_selected(labels, table, &mut packed);
             let mut last = 0;
             let mut before = slab.runs.len() as u32;
             for (word, selected) in slab.words[row * width..].iter_mut().zip(&packed) {
