@@ -25,11 +25,21 @@ pub trait Device {
     /// The size of an input volume.
     fn shape(&self, input: &Self::Input<'_>) -> Shape3;
 
-    /// Looks at every voxel: the box around those above 0 after scaling, and how many are no finite number.
+    /// The box around the voxels above 0 after scaling, and how many voxels are no finite number, as far as it looks.
     fn find_foreground(&self, input: &Self::Input<'_>, scale: &Scale) -> Result<Foreground>;
 
     /// Cuts the box out of the input, scales the intensities, pads with 0 where the box leaves the image, and resizes.
     fn crop_scale_resize(&self, input: &Self::Input<'_>, plan: &CropScaleResize) -> Result<Self::Tensor>;
+
+    /// Completes what was counted by [`Device::find_foreground`] after the resize, where that did not look at every voxel.
+    fn count_not_finite(
+        &self,
+        _input: &Self::Input<'_>,
+        found: Foreground,
+        _resized: &Self::Tensor,
+    ) -> Result<Foreground> {
+        Ok(found)
+    }
 
     /// The class of the largest score at each voxel: NaN counts as largest, the lowest class wins ties.
     fn argmax(&self, logits: &Self::Logits<'_>) -> Result<Argmax<Self::Labels>>;
@@ -186,9 +196,11 @@ impl Pipeline {
         inputs
             .iter()
             .zip(plans)
-            .map(|(input, (foreground, plan))| {
+            .map(|(input, (found, plan))| {
+                let tensor = device.crop_scale_resize(input, &plan)?;
+                let foreground = device.count_not_finite(input, found, &tensor)?;
                 Ok(PreparedVolume {
-                    tensor: device.crop_scale_resize(input, &plan)?,
+                    tensor,
                     tensor_shape: plan.size,
                     placement: Placement {
                         crop: plan.crop,

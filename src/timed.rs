@@ -73,6 +73,15 @@ impl<D: Device> Device for Timed<'_, D> {
         self.time("resize", || self.device.crop_scale_resize(input, plan))
     }
 
+    fn count_not_finite(
+        &self,
+        input: &D::Input<'_>,
+        found: Foreground,
+        resized: &D::Tensor,
+    ) -> Result<Foreground> {
+        self.time("foreground", || self.device.count_not_finite(input, found, resized))
+    }
+
     fn argmax(&self, logits: &D::Logits<'_>) -> Result<Argmax<D::Labels>> {
         self.time("argmax", || self.device.argmax(logits))
     }

@@ -112,14 +112,14 @@ impl BoundingBox {
     }
 }
 
-/// What a look at every voxel of an input tells.
+/// What the search for an input's foreground tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Foreground {
     /// The smallest box around all voxels above 0 after scaling; none when there is no such voxel.
     pub bounding_box: Option<BoundingBox>,
-    /// How many voxels of the input are NaN.
+    /// How many voxels are NaN.
     pub nan_count: u64,
-    /// How many voxels of the input are infinite.
+    /// How many voxels are infinite.
     pub inf_count: u64,
 }
 

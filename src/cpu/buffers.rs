@@ -54,6 +54,8 @@ impl<'a> Input<'a> {
 pub struct Tensor {
     data: HostMemory,
     shape: Shape3,
+    /// Whether it is known that every voxel of the input that it was made of is a finite number.
+    pub(super) is_of_finite: bool,
 }
 
 impl Tensor {
@@ -67,7 +69,8 @@ impl Tensor {
 
     /// A tensor of undefined contents.
     pub(super) fn take(pool: &HostPool, shape: Shape3) -> Result<Self> {
-        Ok(Self { data: take(pool, shape.count(), size_of::<f32>(), "the resized volume")?, shape })
+        let data = take(pool, shape.count(), size_of::<f32>(), "the resized volume")?;
+        Ok(Self { data, shape, is_of_finite: false })
     }
 
     /// The voxels in C order.

@@ -1,7 +1,10 @@
-//! CropForeground's box in one pass over the input.
+//! CropForeground's box, looked for from the outside inwards: what lies inside is left to the resize to read.
 //!
 //! Scaling never decreases with the intensity, so "above 0 after scaling" is "at least some threshold" before it: one
 //! comparison a voxel.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
@@ -10,7 +13,7 @@ use super::intensity::{Voxel, scaled};
 use super::reference;
 use super::simd::{self, Kernel};
 use crate::config::Scale;
-use crate::volume::{AXES, BoundingBox, Foreground, Shape3};
+use crate::volume::{BoundingBox, Foreground, Shape3};
 
 pub(super) fn find(input: &Input<'_>, scale: &Scale) -> Foreground {
     let Some(threshold) = threshold(scale) else { return reference::foreground::find(input, scale) };
@@ -51,66 +54,160 @@ fn in_order(place: i64) -> f32 {
 }
 
 fn find_in<V: Voxel>(voxels: &[V], shape: Shape3, threshold: f32) -> Foreground {
-    let [_, columns, depth] = shape.dims();
-    voxels
-        .par_chunks_exact(columns * depth)
-        .enumerate()
-        .map(|(i, plane)| simd::run(Plane { plane, i, depth, threshold }))
-        .reduce(|| Foreground { bounding_box: None, nan_count: 0, inf_count: 0 }, merge)
-}
-
-fn merge(a: Foreground, b: Foreground) -> Foreground {
-    let bounding_box = match (a.bounding_box, b.bounding_box) {
-        (Some(a), Some(b)) => Some(BoundingBox {
-            start: AXES.map(|axis| a.start[axis].min(b.start[axis])),
-            end: AXES.map(|axis| a.end[axis].max(b.end[axis])),
-        }),
-        (a, b) => a.or(b),
+    let [planes, columns, depth] = shape.dims();
+    let plane = |i: usize| &voxels[i * columns * depth..(i + 1) * columns * depth];
+    let found = Found {
+        is_odd: AtomicBool::new(false),
+        rows: Bounds::nowhere(columns),
+        voxels: Bounds::nowhere(depth),
     };
-    Foreground { bounding_box, nan_count: a.nan_count + b.nan_count, inf_count: a.inf_count + b.inf_count }
+    // Planes from both ends, until one has foreground.
+    let has_foreground = |i: &usize| simd::run(Outside { plane: plane(*i), depth, threshold, found: &found });
+    let first = (0..planes).into_par_iter().find_first(has_foreground);
+    let last = first.and_then(|first| (first..planes).into_par_iter().find_last(has_foreground));
+    let mut bounding_box = None;
+    if let (Some(first), Some(last)) = (first, last) {
+        let look = |i| simd::run(Inside { plane: plane(i), depth, threshold, found: &found });
+        (first..=last).into_par_iter().for_each(look);
+        let (rows, voxels) = (found.rows.get(), found.voxels.get());
+        bounding_box = Some(BoundingBox {
+            start: [first, rows.start, voxels.start].map(|at| at as i64),
+            end: [last + 1, rows.end, voxels.end].map(|at| at as i64),
+        });
+    }
+    let (nan_count, inf_count) =
+        if found.is_odd.into_inner() { count_not_finite_in(voxels, depth) } else { (0, 0) };
+    Foreground { bounding_box, nan_count, inf_count }
 }
 
-/// One plane of the input, its rows one after the other.
-struct Plane<'a, V> {
+/// What the threads have found so far.
+struct Found {
+    /// Whether a voxel that was looked at is no finite number.
+    is_odd: AtomicBool,
+    rows: Bounds,
+    voxels: Bounds,
+}
+
+/// From the first to past the last place with foreground along an axis. It only grows, so whoever looks outside of what it
+/// was at any time looks at all that lies outside of it in the end.
+struct Bounds {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl Bounds {
+    fn nowhere(size: usize) -> Self {
+        Self { start: AtomicUsize::new(size), end: AtomicUsize::new(0) }
+    }
+
+    fn get(&self) -> Range<usize> {
+        self.start.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed)
+    }
+
+    fn include(&self, first: usize, last: usize) {
+        self.start.fetch_min(first, Ordering::Relaxed);
+        self.end.fetch_max(last + 1, Ordering::Relaxed);
+    }
+}
+
+impl Found {
+    /// Whether there is foreground among these voxels.
+    #[inline(always)]
+    fn look<V: Voxel>(&self, voxels: &[V], threshold: f32) -> bool {
+        let (mut found, mut finite) = (false, true);
+        for voxel in voxels {
+            let value = voxel.value();
+            found |= value >= threshold;
+            finite &= value.abs() < f32::INFINITY;
+        }
+        if !finite {
+            self.is_odd.store(true, Ordering::Relaxed);
+        }
+        found
+    }
+}
+
+/// Looks for foreground in a plane, no further than the first row that has some.
+struct Outside<'a, V> {
     plane: &'a [V],
-    i: usize,
     depth: usize,
     threshold: f32,
+    found: &'a Found,
 }
 
-impl<V: Voxel> Kernel for Plane<'_, V> {
-    type Output = Foreground;
+impl<V: Voxel> Kernel for Outside<'_, V> {
+    type Output = bool;
 
     #[inline(always)]
-    fn run(self) -> Foreground {
-        let Self { plane, i, depth, threshold } = self;
-        let (mut rows, mut first, mut end) = (None::<(usize, usize)>, depth, 0);
-        let (mut nan_count, mut inf_count) = (0u64, 0u64);
-        for (j, row) in plane.chunks_exact(depth).enumerate() {
-            let (mut found, mut finite) = (false, true);
-            for voxel in row {
-                let value = voxel.value();
-                found |= value >= threshold;
-                finite &= value.abs() < f32::INFINITY;
+    fn run(self) -> bool {
+        let Self { plane, depth, threshold, found } = self;
+        plane.chunks_exact(depth).any(|row| found.look(row, threshold))
+    }
+}
+
+/// Looks in a plane at what could widen the bounds: rows from both sides, and the ends of the rows between them.
+struct Inside<'a, V> {
+    plane: &'a [V],
+    depth: usize,
+    threshold: f32,
+    found: &'a Found,
+}
+
+impl<V: Voxel> Kernel for Inside<'_, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { plane, depth, threshold, found } = self;
+        let row = |j: usize| &plane[j * depth..(j + 1) * depth];
+        let columns = plane.len() / depth;
+        let (mut start, mut end) = (0, columns);
+        while start < found.rows.get().start.min(columns) {
+            if found.look(row(start), threshold) {
+                found.rows.include(start, start);
+                break;
             }
-            if !finite {
-                nan_count += row.iter().filter(|voxel| voxel.value().is_nan()).count() as u64;
-                inf_count += row.iter().filter(|voxel| voxel.value().is_infinite()).count() as u64;
+            start += 1;
+        }
+        while end > found.rows.get().end.max(start) {
+            if found.look(row(end - 1), threshold) {
+                found.rows.include(end - 1, end - 1);
+                break;
             }
-            if found {
-                rows = Some((rows.map_or(j, |(from, _)| from), j + 1));
-                // Only what could widen the box is looked at again.
-                let is_foreground = |voxel: &V| voxel.value() >= threshold;
-                first = row[..first].iter().position(is_foreground).unwrap_or(first);
-                end = row[end..].iter().rposition(is_foreground).map_or(end, |at| end + at + 1);
+            end -= 1;
+        }
+        let is_foreground = |voxel: &V| voxel.value() >= threshold;
+        for row in plane[start * depth..end * depth].chunks_exact(depth) {
+            let known = found.voxels.get();
+            if known == (0..depth) {
+                break;
+            }
+            let (before, after) = (&row[..known.start], &row[known.end.max(known.start)..]);
+            if found.look(before, threshold) | found.look(after, threshold)
+                && let (Some(first), Some(last)) =
+                    (row.iter().position(is_foreground), row.iter().rposition(is_foreground))
+            {
+                found.voxels.include(first, last);
             }
         }
-        let bounding_box = rows.map(|(from, to)| BoundingBox {
-            start: [i as i64, from as i64, first as i64],
-            end: [i as i64 + 1, to as i64, end as i64],
-        });
-        Foreground { bounding_box, nan_count, inf_count }
     }
+}
+
+/// How many voxels are NaN, and how many infinite.
+pub(super) fn count_not_finite(input: &Input<'_>) -> (u64, u64) {
+    let depth = input.shape().dims()[2];
+    match input.voxels() {
+        Voxels::Fp32(voxels) => count_not_finite_in(voxels, depth),
+        Voxels::Int16(_) => (0, 0),
+    }
+}
+
+fn count_not_finite_in<V: Voxel>(voxels: &[V], depth: usize) -> (u64, u64) {
+    let count = |row: &[V]| {
+        let of = |is_odd: fn(f32) -> bool| row.iter().filter(|voxel| is_odd(voxel.value())).count() as u64;
+        (of(f32::is_nan), of(f32::is_infinite))
+    };
+    voxels.par_chunks(depth).map(count).reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
 }
 
 #[cfg(test)]

@@ -78,6 +78,15 @@ impl Device for Cpu {
         self.threads.run(|| resize::crop_scale_resize(input, plan, &self.pool))
     }
 
+    fn count_not_finite(&self, input: &Input<'_>, found: Foreground, resized: &Tensor) -> Result<Foreground> {
+        // The search counts everything or has met none, and what it did not look at was resized.
+        if resized.is_of_finite || found.nan_count + found.inf_count > 0 {
+            return Ok(found);
+        }
+        let (nan_count, inf_count) = self.threads.run(|| foreground::count_not_finite(input));
+        Ok(Foreground { nan_count, inf_count, ..found })
+    }
+
     fn argmax(&self, logits: &Logits<'_>) -> Result<Argmax<Labels>> {
         self.threads.run(|| argmax::argmax(logits, &self.pool))
     }

@@ -19,9 +19,9 @@ pub(super) fn crop_scale_resize(
         return reference::resize::crop_scale_resize(input, plan, pool);
     }
     let mut tensor = Tensor::take(pool, plan.size)?;
-    match input.voxels() {
+    tensor.is_of_finite = match input.voxels() {
         Voxels::Fp32(voxels) => area::mean(voxels, input.shape(), plan, tensor.data_mut())?,
         Voxels::Int16(voxels) => area::mean(voxels, input.shape(), plan, tensor.data_mut())?,
-    }
+    };
     Ok(tensor)
 }

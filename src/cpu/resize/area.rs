@@ -41,12 +41,13 @@ struct Window {
     inside: Range<usize>,
 }
 
+/// Resizes, and says whether every voxel that it read is a finite number.
 pub(super) fn mean<V: Voxel>(
     voxels: &[V],
     image: Shape3,
     plan: &CropScaleResize,
     out: &mut [f32],
-) -> Result<()> {
+) -> Result<bool> {
     let (rows, columns, depths) =
         (windows(image, plan, 0)?, windows(image, plan, 1)?, windows(image, plan, 2)?);
     let (columns_read, depth_read) = (read(&columns), read(&depths));
@@ -61,16 +62,20 @@ pub(super) fn mean<V: Voxel>(
     // Multiplying by 1 and adding 0 changes nothing.
     let scale = Scale { b: plan.scale.b.filter(|b| *b != (1.0, 0.0)), ..plan.scale };
     let plane_size = axes.columns.len() * axes.depths.len();
-    out.par_chunks_mut(plane_size * PLANES_AT_A_TIME).enumerate().try_for_each(|(group, planes)| {
+    let planes = out.par_chunks_mut(plane_size * PLANES_AT_A_TIME).enumerate();
+    let means = planes.map(|(group, planes)| {
         let mut sums =
             allocate::filled(axes.columns_read.len() * axes.depth_read.len(), 0.0, "a plane of sums")?;
         let mut line = allocate::filled(axes.depth_read.len() + 1, 0.0, "a row of sums")?;
+        let mut finite = true;
         for (plane, row) in planes.chunks_exact_mut(plane_size).zip(&rows[group * PLANES_AT_A_TIME..]) {
             let (sums, line) = (&mut sums, &mut line);
-            simd::run(PlaneOfMeans { voxels, image, scale: &scale, row, axes: &axes, sums, line, plane });
+            finite &=
+                simd::run(PlaneOfMeans { voxels, image, scale: &scale, row, axes: &axes, sums, line, plane });
         }
-        Ok(())
-    })
+        Ok(finite)
+    });
+    means.try_reduce(|| true, |a, b| Ok(a & b))
 }
 
 /// What is the same for all planes.
@@ -118,22 +123,24 @@ struct PlaneOfMeans<'a, V> {
 }
 
 impl<V: Voxel> Kernel for PlaneOfMeans<'_, V> {
-    type Output = ();
+    /// Whether every voxel that was read is a finite number.
+    type Output = bool;
 
     #[inline(always)]
-    fn run(self) {
+    fn run(self) -> bool {
         let Self { voxels, image, scale, row, axes, sums, line, plane } = self;
+        let mut finite = true;
         let depth = axes.depth_read.len();
         // Over the planes of the window, with scaling. Padding adds 0: only voxels of the image are summed.
         for (sums, j) in sums.chunks_exact_mut(depth.max(1)).zip(axes.columns_read.clone()) {
             let mut rows =
                 row.inside.clone().map(|i| &voxels[image.offset([i, j, axes.depth_read.start])..][..depth]);
             match rows.next() {
-                Some(row) => add::<V, true>(sums, row, scale),
+                Some(row) => finite &= add::<V, true>(sums, row, scale),
                 None => sums.fill(0.0),
             }
             for row in rows {
-                add::<V, false>(sums, row, scale);
+                finite &= add::<V, false>(sums, row, scale);
             }
         }
         for (out, column) in plane.chunks_exact_mut(axes.depths.len()).zip(&axes.columns) {
@@ -165,16 +172,21 @@ impl<V: Voxel> Kernel for PlaneOfMeans<'_, V> {
                 *out = sum * (factor * along_depth);
             }
         }
+        finite
     }
 }
 
-/// Sets or increases a row of sums by a row of the input, scaled.
+/// Sets or increases a row of sums by a row of the input, scaled. Says whether the row has only finite numbers.
 #[inline(always)]
-fn add<V: Voxel, const FIRST: bool>(sums: &mut [f32], row: &[V], scale: &Scale) {
+fn add<V: Voxel, const FIRST: bool>(sums: &mut [f32], row: &[V], scale: &Scale) -> bool {
+    let mut finite = true;
     for (sum, voxel) in sums.iter_mut().zip(row) {
-        let value = scaled(scale, voxel.value());
+        let value = voxel.value();
+        finite &= value.abs() < f32::INFINITY;
+        let value = scaled(scale, value);
         *sum = if FIRST { value } else { *sum + value };
     }
+    finite
 }
 
 fn windows(image: Shape3, plan: &CropScaleResize, axis: usize) -> Result<Vec<Window>> {
