@@ -11,6 +11,8 @@ use crate::volume::LabelType;
 
 /// Labels that a thread takes at a time.
 const CHUNK: usize = 1 << 16;
+/// Labels that are converted at a time, in the nearest cache.
+const BLOCK: usize = 2048;
 
 pub(super) fn write(labels: &Labels, output: Output<'_>) -> Result<()> {
     let Output { bytes, label_type } = output;
@@ -49,8 +51,13 @@ impl<F: Fn(u8) -> [u8; SIZE], const SIZE: usize> Kernel for Convert<'_, F, SIZE>
 
     #[inline(always)]
     fn run(self) {
-        for (place, label) in self.places.iter_mut().zip(self.labels) {
-            *place = (self.element)(*label);
+        let mut block = [[0; SIZE]; BLOCK];
+        for (places, labels) in self.places.chunks_mut(BLOCK).zip(self.labels.chunks(BLOCK)) {
+            let block = &mut block[..labels.len()];
+            for (element, label) in block.iter_mut().zip(labels) {
+                *element = (self.element)(*label);
+            }
+            simd::stream(block.as_flattened(), places.as_flattened_mut());
         }
     }
 }
