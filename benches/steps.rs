@@ -17,8 +17,9 @@ use triton_fake_host as _; // defines the server's symbols, so that the executab
 use triton_spleenseg::config::PipelineConfig;
 use triton_spleenseg::cpu::reference::Reference;
 use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output, Threads};
+use triton_spleenseg::native::Placement;
 use triton_spleenseg::pipeline::{Device, Pipeline};
-use triton_spleenseg::volume::{LabelType, LogitType, Shape3, VoxelType};
+use triton_spleenseg::volume::{BoundingBox, LabelType, LogitType, Shape3, VoxelType};
 
 const INPUT: [i64; 3] = [512, 512, 114];
 const RESIZED: [i64; 3] = [224, 224, 224];
@@ -62,7 +63,7 @@ fn steps(criterion: &mut Criterion) {
         let logits = Logits::new(&scores, LogitType::Fp32, 2, shape).unwrap();
         let mut group = criterion.benchmark_group(format!("post/{name}"));
         group.sample_size(20).measurement_time(Duration::from_secs(5));
-        post(&mut group, &cpu, &reference, &config, &logits, labels);
+        post(&mut group, &cpu, &reference, &config, &logits, input_shape);
         group.finish();
     }
 }
@@ -73,8 +74,9 @@ fn post(
     reference: &Reference,
     config: &PipelineConfig,
     logits: &Logits<'_>,
-    labels: u64,
+    input_shape: Shape3,
 ) {
+    let labels = logits.shape().count() as u64;
     let same = |a: &Labels, b: &Labels| assert!(a.data() == b.data(), "equal to the reference");
     let copy = |labels: &Labels| Labels::new(labels.data(), labels.shape()).unwrap();
 
@@ -90,6 +92,12 @@ fn post(
         let run = |labels| cpu.keep_largest(labels, &config.keep).unwrap();
         bench.iter_batched(|| copy(&classes), run, BatchSize::PerIteration);
     });
+
+    let whole = BoundingBox { start: [0; 3], end: INPUT };
+    let placement = Placement { crop: whole, input_shape, align_corners: false };
+    assert_eq!(cpu.count(&mask, &placement).unwrap(), reference.count(&mask, &placement).unwrap());
+    group.throughput(Throughput::Bytes(labels));
+    group.bench_function("count", |bench| bench.iter(|| cpu.count(black_box(&mask), &placement).unwrap()));
 
     let contour = cpu.contour(&mask).unwrap();
     same(&contour, &reference.contour(&mask).unwrap());
