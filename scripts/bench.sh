@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/bench.sh [--quick] [--out DIR] [--report]
 # Measures this backend against the Python backend with MONAI, both in stock Triton on this machine. Prints the tables and
-# writes results.json, README.md and plots into DIR (docs/benchmarks). Some 25 minutes on 2 cores; --quick takes 5.
+# writes results.json, README.md and plots into DIR (docs/benchmarks), and from there the headline tables into the project's
+# README. Some 25 minutes on 2 cores; --quick takes 5 and writes into build/bench/quick.
 # Installs and builds what is missing. Wants a quiet machine. --report only writes the report of DIR/results.json again.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$ROOT/scripts/lib/environments.sh"

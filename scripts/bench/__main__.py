@@ -13,12 +13,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import figures, machine, more_sections, report, sections
+from . import figures, machine, more_sections, readme, report, sections
 from .equality import NotEqual
 from .repositories import ROOT
 from .session import Session
 from .settings import FULL, QUICK
 
+RESULTS = ROOT / "docs" / "benchmarks"  # what the project's README shows the headline of
 NEEDED_MB = 14_000  # three stacks at once, and perf_analyzer with 1 GB
 
 
@@ -59,13 +60,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="folder of the results (docs/benchmarks; with --quick build/bench/quick)")
     parser.add_argument("--report", action="store_true", help="only write the report of that folder's results.json again, with its notes.md, if there is one")
     arguments = parser.parse_args()
-    arguments.out = arguments.out or (ROOT / "build" / "bench" / "quick" if arguments.quick else ROOT / "docs" / "benchmarks")
+    arguments.out = arguments.out or (ROOT / "build" / "bench" / "quick" if arguments.quick else RESULTS)
     return arguments
 
 
 def write_report(out: Path, results: dict) -> None:
     notes = out / "notes.md"
     (out / "README.md").write_text(report.write(results, figures.shown(results), notes.read_text() if notes.exists() else ""))
+    if out.resolve() == RESULTS:
+        readme.update(ROOT / "README.md", results)
     # Plotting is kept apart, so that measuring needs no plotting library.
     subprocess.run([os.environ["SPLEENSEG_PLOT_PYTHON"], "-m", "bench.plots", str(out / "results.json"), str(out)], check=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import breakdown, summary, targets
+from . import breakdown, reasons, summary, targets
 from .repositories import NETWORK, SPLEEN, STACKS
 from .summary import latency, spread
 from .tables import middle, table, text
@@ -17,7 +17,7 @@ PUBLISHED_PROCESSING = {"on the GPU": 252, "on the CPU": 3078}
 
 
 def write(results: dict, figures: list[tuple[str, str]], notes: str = "") -> str:
-    """`notes` are what a person has to say about these results, such as why a target was missed."""
+    """`notes` are what a person has to say about these results beside what follows from the figures."""
     parts = [
         "# Benchmarks",
         _made(results),
@@ -28,7 +28,7 @@ def write(results: dict, figures: list[tuple[str, str]], notes: str = "") -> str
         *(f"![{title}]({name})" for name, title in figures),
         "## Targets",
         _targets(results),
-        *([notes.strip()] if notes.strip() else []),
+        *(part.strip() for part in (reasons.write(results), notes) if part.strip()),
         "## Where the time goes",
         breakdown.tutorial_tables(results),
         "## Step by step",

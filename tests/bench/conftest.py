@@ -60,7 +60,7 @@ def results() -> dict:
         runs.append(made_up_run("rust", turn, model="segmentation_3d", section="alone", input="zero"))
     return {
         "made": {"date": "2025-01-01", "command": "scripts/bench.sh", "seconds": 1.0, "load_average": 0.0, "busy_above": 0.5},
-        "machine": {"processor": "none", "cores": "2"},
+        "machine": {"Triton": "2.0", "processor": "none", "cores": "2", "monai": "1.0"},
         "runs": runs,
         "yardstick": [{"round": turn, "ms": 20.0} for turn in range(3)],
         "ready": [{"stack": stack, "seconds": seconds} for stack, seconds in (("rust", 2.0), ("python", 16.0))],

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from bench import __main__ as program
-from bench import equality, figures, inputs, report, repositories, summary, targets
+from bench import equality, figures, inputs, readme, reasons, report, repositories, summary, targets
 from bench.settings import FULL, QUICK
 from bench.tables import table
 from bench.yardstick import Copy
@@ -99,6 +99,43 @@ def test_the_report_has_every_table(full_results):
 def test_a_person_can_explain_a_result(full_results):
     text = report.write(full_results, [], "The network uses both cores.\n")
     assert text.index("## Targets") < text.index("The network uses both cores.") < text.index("## Where the time goes")
+
+
+def test_a_missed_target_is_explained_by_its_parts(full_results):
+    for run in summary.runs(full_results, model="segmentation_3d"):
+        run["client"]["throughput"] = 0.1
+    assert reasons.write(full_results) == "", "all are met"
+    # 50 ms are 5 copies of 10 ms; the bytes that must move are 344 MB, and a copy moves 239 MB.
+    full_results["yardstick"] = [{"round": 0, "ms": 10.0}]
+    full_results["memory"][1]["peak_mb"] = 1201.0
+    said = reasons.write(full_results)
+    assert said.count("\n- **") == 2 and "**Peak memory.**" in said
+    assert "344 MB, would take 14.4 ms at the speed of the copy, that is 1.4 copies. By step, ms: foreground 3.0." in said
+    assert "network 3" not in said
+    assert said in report.write(full_results, [])
+    for run in summary.runs(full_results, model="spleen_seg", stack="rust"):
+        run["client"]["latency_ms"] += 2000
+    assert "+0 beside alone" in reasons.write(full_results)
+
+
+def test_the_headline_goes_into_the_readme(full_results, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
+    readme.update(page, full_results)
+    readme.update(page, full_results)
+    text = page.read_text()
+    assert text.startswith(f"before\n{readme.BEGIN}\nStock Triton 2.0") and text.endswith(f"\n{readme.END}\nafter\n") and "old" not in text
+    assert "| everything but the network, zero volume, ms | 4,000 (4,000..8,000) | 50 (50..100) | 80.0 (80.0..80.0) |" in text
+    page.write_text("nothing of the kind")
+    with pytest.raises(RuntimeError, match="no part between"):
+        readme.update(page, full_results)
+    readme.update(_copy_of_the_readme(tmp_path), full_results)
+
+
+def _copy_of_the_readme(folder):
+    copy = folder / "copy.md"
+    copy.write_text((ROOT / "README.md").read_text())
+    return copy
 
 
 def test_the_terminal_gets_the_headline_and_the_targets(full_results):
