@@ -1,7 +1,5 @@
 //! Requests into the arguments of one call of `forward()`.
 
-use std::borrow::Cow;
-
 use tch::{TchError, Tensor};
 use triton_backend_api::{Error, Request, Result, log};
 
@@ -11,6 +9,7 @@ use crate::model::TorchModel;
 use crate::results::Computed;
 use crate::torch::Network;
 use crate::torch_error::torch_error;
+use crate::view::View;
 
 /// One request's inputs, in the order of the configuration; `None` for an optional one that did not come.
 pub struct Sample<'a> {
@@ -19,11 +18,6 @@ pub struct Sample<'a> {
     rows: i64,
     /// Which of the configured outputs it asks for.
     wanted: Vec<bool>,
-}
-
-struct View<'a> {
-    bytes: Cow<'a, [u8]>,
-    shape: &'a [i64],
 }
 
 impl<'a> Sample<'a> {
@@ -47,7 +41,7 @@ impl<'a> Sample<'a> {
                     spec.data_type
                 )));
             }
-            tensors[position] = Some(View { bytes: input.bytes()?, shape: input.shape() });
+            tensors[position] = Some(View::of(&input)?);
         }
         if let Some(missing) =
             model.inputs.iter().zip(&tensors).find(|(spec, view)| view.is_none() && !spec.optional)
@@ -130,15 +124,15 @@ impl<'a> Bound<'a> {
         copy: bool,
     ) -> Result<Self> {
         let tensors = (0..model.inputs.len()).map(|index| {
-            let kind = model.inputs[index].kind;
+            let spec = &model.inputs[index];
             let views = samples.iter().filter_map(|sample| sample.tensors[index].as_ref());
             let lent: Vec<_> = views
-                .map(|view| Lent::over(&view.bytes, view.shape, kind))
-                .collect::<Result<_, _>>()
-                .map_err(torch_error)?;
+                .map(|view| view.tensor(spec.kind, network.device()))
+                .collect::<Result<_>>()
+                .map_err(|error| error.context(format!("input {}", spec.name)))?;
             let joined = match lent.len() {
                 0 => return Ok(None),
-                1 if !copy => lent.into_iter().next(),
+                1 if !copy || lent.iter().all(|tensor| !tensor.is_lent()) => lent.into_iter().next(),
                 _ => {
                     let parts: Vec<&Tensor> = lent.iter().map(Lent::tensor).collect();
                     Some(Lent::own(Tensor::f_cat(&parts, 0).map_err(torch_error)?))
@@ -192,7 +186,10 @@ impl<'a> Bound<'a> {
 mod tests {
     use super::*;
     use crate::testing::{model, noise, write_module};
+    use crate::view::Memory;
+    use std::borrow::Cow;
     use std::path::Path;
+    use tch::Device;
 
     const CONFIG: &str = r#"{"max_batch_size": 8,
         "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1]}],
@@ -200,7 +197,7 @@ mod tests {
 
     fn sample<'a>(bytes: &'a [u8], shape: &'a [i64]) -> Sample<'a> {
         Sample {
-            tensors: vec![Some(View { bytes: Cow::Borrowed(bytes), shape })],
+            tensors: vec![Some(View { memory: Memory::Host(Cow::Borrowed(bytes)), shape })],
             rows: shape[0],
             wanted: vec![true],
         }
@@ -213,7 +210,7 @@ mod tests {
     fn module(folder: &Path, forward: &str) -> (TorchModel, Network) {
         write_module(folder, forward, &[]);
         let model = model(folder, CONFIG);
-        let network = Network::load(&folder.join("model.pt"), model.settings.memory_format).unwrap();
+        let network = Network::load(&folder.join("model.pt"), &model.settings, Device::Cpu).unwrap();
         (model, network)
     }
 
@@ -246,7 +243,8 @@ mod tests {
         assert_eq!(computed.rows(), 3);
 
         let address = |bound: &Bound<'_>| bound.tensors[0].as_ref().unwrap().tensor().data_ptr() as usize;
-        let bytes = one.tensors[0].as_ref().unwrap().bytes.as_ptr() as usize;
+        let Memory::Host(bytes) = &one.tensors[0].as_ref().unwrap().memory else { unreachable!() };
+        let bytes = bytes.as_ptr() as usize;
         assert_eq!(address(&Bound::new(&model, &network, &[&one], false).unwrap()), bytes);
         assert_ne!(address(&Bound::new(&model, &network, &[&one], true).unwrap()), bytes);
     }
@@ -310,7 +308,7 @@ mod tests {
     fn optional_and_dictionary_arguments() {
         let folder = tempfile::tempdir().unwrap();
         let data = bytes(&[1.0, 2.0]);
-        let view = || Some(View { bytes: Cow::Borrowed(&data[..]), shape: &[1, 2] });
+        let view = || Some(View { memory: Memory::Host(Cow::Borrowed(&data[..])), shape: &[1, 2] });
         let two = |second| Sample { tensors: vec![view(), second], rows: 1, wanted: vec![true] };
         let config = |optional| {
             format!(
@@ -322,7 +320,7 @@ mod tests {
         let run = |optional: bool, samples: &Sample<'_>| {
             let model = model(folder.path(), &config(optional));
             let network =
-                Network::load(&folder.path().join("model.pt"), model.settings.memory_format).unwrap();
+                Network::load(&folder.path().join("model.pt"), &model.settings, Device::Cpu).unwrap();
             let bound = Bound::new(&model, &network, &[samples], false).unwrap();
             result(&model, &bound.call(&model, &network).unwrap().0)
         };

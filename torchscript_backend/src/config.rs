@@ -1,5 +1,6 @@
-//! The model configuration's `parameters`: the keys of Triton's own PyTorch backend, and MEMORY_FORMAT.
+//! The model configuration's `parameters`: the keys of Triton's own PyTorch backend, MEMORY_FORMAT and AUTOCAST.
 
+use tch::Kind;
 use triton_backend_api::{Error, Result};
 
 /// Order in which 5-D tensors lie in memory.
@@ -21,6 +22,9 @@ pub struct Settings {
     pub tensor_fuser: Option<bool>,
     pub weight_sharing: bool,
     pub memory_format: MemoryFormat,
+    /// The type in which operators compute that gain by half precision.
+    pub autocast: Option<Kind>,
+    pub disable_cudnn: Option<bool>,
 }
 
 impl Default for Settings {
@@ -33,6 +37,8 @@ impl Default for Settings {
             tensor_fuser: None,
             weight_sharing: false,
             memory_format: MemoryFormat::Contiguous,
+            autocast: None,
+            disable_cudnn: None,
         }
     }
 }
@@ -67,14 +73,13 @@ impl Settings {
                 "ENABLE_TENSOR_FUSER" => settings.tensor_fuser = Some(boolean(key, value)?),
                 "ENABLE_WEIGHT_SHARING" => settings.weight_sharing = boolean(key, value)?,
                 "MEMORY_FORMAT" => settings.memory_format = memory_format(key, value)?,
+                "AUTOCAST" => settings.autocast = autocast(key, value)?,
+                "DISABLE_CUDNN" => settings.disable_cudnn = Some(boolean(key, value)?),
                 "INFERENCE_MODE" => {
                     no_effect("every model runs without gradients (no_grad), tch has no inference mode")?
                 }
                 "ENABLE_JIT_EXECUTOR" => no_effect("tch does not offer the choice of executor")?,
-                "ENABLE_CACHE_CLEANING" => {
-                    no_effect("the cache it empties is on the GPU, and this backend runs on the CPU")?
-                }
-                "DISABLE_CUDNN" => no_effect("cuDNN is of the GPU, and this backend runs on the CPU")?,
+                "ENABLE_CACHE_CLEANING" => no_effect("tch cannot empty the cache of GPU memory")?,
                 _ => notes
                     .push(Note::Warning(format!("parameter {key} is unknown to this backend and ignored"))),
             }
@@ -108,6 +113,15 @@ fn memory_format(key: &str, value: &str) -> Result<MemoryFormat> {
     }
 }
 
+fn autocast(key: &str, value: &str) -> Result<Option<Kind>> {
+    match value {
+        "off" => Ok(None),
+        "bfloat16" => Ok(Some(Kind::BFloat16)),
+        "float16" => Ok(Some(Kind::Half)),
+        _ => Err(wrong(key, value, "off, bfloat16, float16")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +141,8 @@ mod tests {
             ("ENABLE_TENSOR_FUSER", "1"),
             ("ENABLE_WEIGHT_SHARING", "on"),
             ("MEMORY_FORMAT", "channels_last_3d"),
+            ("AUTOCAST", "bfloat16"),
+            ("DISABLE_CUDNN", "true"),
         ])
         .unwrap();
         let expected = Settings {
@@ -137,13 +153,15 @@ mod tests {
             tensor_fuser: Some(true),
             weight_sharing: true,
             memory_format: MemoryFormat::ChannelsLast3d,
+            autocast: Some(Kind::BFloat16),
+            disable_cudnn: Some(true),
         };
         assert_eq!((settings, notes), (expected, vec![]));
     }
 
     #[test]
     fn without_effect_is_one_note_each_and_still_checked() {
-        for key in ["INFERENCE_MODE", "ENABLE_JIT_EXECUTOR", "ENABLE_CACHE_CLEANING", "DISABLE_CUDNN"] {
+        for key in ["INFERENCE_MODE", "ENABLE_JIT_EXECUTOR", "ENABLE_CACHE_CLEANING"] {
             let (settings, notes) = Settings::parse([(key, "true")]).unwrap();
             assert_eq!(settings, Settings::default());
             assert!(matches!(&notes[..], [Note::Information(text)] if text.contains(key)), "{notes:?}");
@@ -163,6 +181,8 @@ mod tests {
             ("DISABLE_OPTIMIZED_EXECUTION", "yes", "true"),
             ("ENABLE_WEIGHT_SHARING", "", "true"),
             ("MEMORY_FORMAT", "channels_last", "channels_last_3d"),
+            ("AUTOCAST", "fp16", "bfloat16, float16"),
+            ("DISABLE_CUDNN", "never", "true"),
         ] {
             let error = Settings::parse([(key, value)]).unwrap_err();
             for part in [key, value, accepted] {

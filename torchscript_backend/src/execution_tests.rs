@@ -5,18 +5,20 @@ use tempfile::TempDir;
 use triton_backend_api::glue::Sequential;
 use triton_fake_host::abi::{
     TRITONSERVER_INSTANCEGROUPKIND_CPU, TRITONSERVER_INSTANCEGROUPKIND_GPU, TRITONSERVER_LOG_INFO,
-    TRITONSERVER_LOG_WARN,
+    TRITONSERVER_LOG_WARN, TRITONSERVER_MEMORY_CPU_PINNED, TRITONSERVER_MEMORY_GPU,
 };
 use triton_fake_host::{EntryPoints, FakeHost, HostError, LoadedModel, ModelSpec, TestInput, TestRequest};
 
 use crate::instance::TorchInstance;
+use crate::libtorch;
 use crate::testing::{write_module, write_module_with_list};
 
 /// A model repository with one TorchScript file.
 struct Network {
     folder: TempDir,
     config: Value,
-    instances: Vec<u32>,
+    /// Kind and number of the GPU.
+    instances: Vec<(u32, i32)>,
 }
 
 impl Network {
@@ -24,13 +26,13 @@ impl Network {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("1")).unwrap();
         write_module(&folder.path().join("1"), forward, &[]);
-        Self { folder, config, instances: vec![TRITONSERVER_INSTANCEGROUPKIND_CPU] }
+        Self { folder, config, instances: vec![(TRITONSERVER_INSTANCEGROUPKIND_CPU, 0)] }
     }
 
     fn load<'h>(&self, host: &'h FakeHost) -> Result<LoadedModel<'h>, HostError> {
         let mut spec = ModelSpec::new("net", self.config.clone());
         spec.repository = self.folder.path().to_owned();
-        spec.instances = self.instances.iter().map(|kind| (*kind, 0)).collect();
+        spec.instances = self.instances.clone();
         host.load(EntryPoints::of::<Sequential<TorchInstance>>(), spec)
     }
 }
@@ -234,7 +236,7 @@ fn instances_with_weights_of_their_own_or_shared() {
         let host = FakeHost::new();
         let mut network = Network::new(DOUBLE, one_to_one());
         network.config["parameters"] = json!({"ENABLE_WEIGHT_SHARING": {"string_value": shared}});
-        network.instances = vec![TRITONSERVER_INSTANCEGROUPKIND_CPU; 2];
+        network.instances = vec![(TRITONSERVER_INSTANCEGROUPKIND_CPU, 0); 2];
         let model = network.load(&host).unwrap();
         std::thread::scope(|scope| {
             for instance in 0..2 {
@@ -252,6 +254,82 @@ fn instances_with_weights_of_their_own_or_shared() {
     }
 }
 
+/// Why no GPU can be used here, or how many there are, in the words of an error.
+fn gpus() -> String {
+    match libtorch::gpus() {
+        Ok(count) => format!("libtorch sees {count} GPUs"),
+        Err(why) => {
+            assert!(why.starts_with("libtorch_cuda.so cannot be loaded: "), "{why}");
+            why
+        }
+    }
+}
+
+#[test]
+fn a_gpu_instance_that_cannot_run_on_its_gpu_refuses_the_load() {
+    let host = FakeHost::new();
+    host.set_gpus(1000);
+    let mut network = Network::new(DOUBLE, one_to_one());
+    network.instances.push((TRITONSERVER_INSTANCEGROUPKIND_GPU, 999));
+    let error = network.load(&host).map(drop).unwrap_err();
+    for part in ["net_1", "KIND_GPU", "GPU 999", &gpus(), "KIND_CPU"] {
+        assert!(error.message.contains(part), "{part}: {error}");
+    }
+    host.check();
+}
+
+#[test]
+fn memory_of_a_gpu_that_cannot_be_used_fails_its_request_alone_and_is_not_touched() {
+    let host = FakeHost::new();
+    host.set_gpus(1);
+    let model = Network::new(DOUBLE, one_to_one()).load(&host).unwrap();
+    let x = || TestInput::fp32("x", &[1, 2], &[1.0, 2.0]);
+    let pinned = TestRequest::new([x().memory(TRITONSERVER_MEMORY_CPU_PINNED, 0)]).output_memory(
+        "OUTPUT__0",
+        TRITONSERVER_MEMORY_CPU_PINNED,
+        0,
+    );
+    let requests = [
+        TestRequest::new([x().memory(TRITONSERVER_MEMORY_GPU, 0)]),
+        request(&[1.0, 2.0], 1).output_memory("OUTPUT__0", TRITONSERVER_MEMORY_GPU, 0),
+        pinned.output("OUTPUT__0"),
+    ];
+    let answers = model.execute(requests).wait();
+    for (answer, name) in answers.iter().zip(["input x", "output OUTPUT__0"]) {
+        let error = answer.result().unwrap_err();
+        let place = if libtorch::gpus().is_err() {
+            "memory of GPU 0, but libtorch_cuda.so cannot be loaded"
+        } else {
+            ""
+        };
+        assert!(error.message.contains(name) && error.message.contains(place), "{error}");
+    }
+    assert_eq!(floats(answers[2].bytes("OUTPUT__0")), [2.0, 4.0]);
+    drop(model);
+    host.check();
+}
+
+#[test]
+fn autocast_computes_in_half_precision_and_answers_as_configured() {
+    // 1 + 1/256 has one digit more than BF16, 1 + 1/2048 one more than FP16.
+    let product = "x: Tensor) -> Tensor:\n    return torch.matmul(x, torch.ones([1, 1]))";
+    for (value, small, expected) in [
+        ("off", 256.0, 1.0 + 1.0 / 256.0),
+        ("bfloat16", 256.0, 1.0),
+        ("float16", 256.0, 1.0 + 1.0 / 256.0),
+        ("float16", 2048.0, 1.0),
+    ] {
+        let host = FakeHost::new();
+        let mut config = one_to_one();
+        config["parameters"] = json!({"AUTOCAST": {"string_value": value}});
+        let model = Network::new(product, config).load(&host).unwrap();
+        let answers = model.execute([request(&[1.0 + 1.0 / small], 1)]).wait();
+        assert_eq!(floats(answers[0].bytes("OUTPUT__0")), [expected], "{value}");
+        drop(model);
+        host.check();
+    }
+}
+
 #[test]
 fn what_cannot_be_served_refuses_the_load() {
     let with = |pointer: &str, value: Value| {
@@ -263,8 +341,6 @@ fn what_cannot_be_served_refuses_the_load() {
         network
     };
     let parameter = |value: &str| with("/parameters", json!({"MEMORY_FORMAT": {"string_value": value}}));
-    let mut gpu = Network::new(DOUBLE, one_to_one());
-    gpu.instances = vec![TRITONSERVER_INSTANCEGROUPKIND_GPU];
     let broken = Network::new(DOUBLE, one_to_one());
     std::fs::write(broken.folder.path().join("1/model.pt"), "no zip").unwrap();
     for (network, parts) in [
@@ -278,7 +354,6 @@ fn what_cannot_be_served_refuses_the_load() {
         (with("/input", json!([])), &["no input stands for argument 0 (x)"]),
         (with("/batch_input", json!([{"kind": "BATCH_ELEMENT_COUNT"}])), &["batch_input"]),
         (with("/sequence_batching", json!({"state": [{}]})), &["state"]),
-        (gpu, &["KIND_GPU", "accepted: KIND_CPU"]),
     ] {
         let host = FakeHost::new();
         let error = network.load(&host).map(drop).expect_err(parts[0]);

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use triton_backend_api::{
-    Batch, Entry, Error, Execution, Instance, InstanceContext, InstanceKind, Reply, Request, Result, log,
+    Batch, Entry, Error, Execution, Instance, InstanceContext, Reply, Request, Result, log,
 };
 
 use crate::batching::{Bound, Sample, groups};
+use crate::device;
+use crate::libtorch;
 use crate::model::TorchModel;
 use crate::results::Computed;
 use crate::torch::{Network, set_thread_options};
+use crate::torch_error::torch_error;
 
 pub struct TorchInstance {
     network: Arc<Network>,
@@ -21,32 +24,27 @@ impl Instance for TorchInstance {
     type Model = TorchModel;
 
     fn create(model: &TorchModel, cx: &InstanceContext) -> Result<Self> {
-        if cx.kind() != InstanceKind::Cpu {
-            return Err(Error::unsupported(format!(
-                "instance {} is {}, and this build of the PyTorch backend runs on the CPU only; accepted: KIND_CPU",
-                cx.name(),
-                cx.kind()
-            )));
-        }
-        Ok(Self { network: model.network()?, copies_input: model.copies_input })
+        let device = device::of_instance(cx.kind(), cx.device_id(), libtorch::gpus)
+            .map_err(|error| error.context(format!("instance {}", cx.name())))?;
+        Ok(Self { network: model.network(device)?, copies_input: model.copies_input })
     }
 
     fn infer(&mut self, model: &TorchModel, request: &Request, reply: &mut Reply) -> Result<()> {
         let _no_grad = tch::no_grad_guard();
         set_thread_options(&model.settings)?;
-        let sample = Sample::gather(model, request)?;
-        let bound = self.bind(model, &[&sample])?;
-        reply.mark_compute_start();
-        let computed = self.call(model, bound)?;
-        reply.mark_compute_end();
-        computed.write(model, &sample, 0, reply)
+        let answered = self.answer_alone(model, request, reply);
+        answered.inspect_err(|_| self.drain(model))
     }
 
     fn execute(&mut self, model: &TorchModel, batch: &mut Batch) -> Result<()> {
         let _no_grad = tch::no_grad_guard();
         set_thread_options(&model.settings)?;
         let (entries, mut times) = batch.as_one_execution();
-        for (entry, error) in self.answer(model, entries, &mut times) {
+        let failures = self.answer(model, entries, &mut times);
+        if !failures.is_empty() {
+            self.drain(model);
+        }
+        for (entry, error) in failures {
             let id = entries[entry].request.id().unwrap_or_default();
             log!(Warn, "model {}: request '{id}' failed: {error}", model.name);
             entries[entry].fail(error);
@@ -56,6 +54,22 @@ impl Instance for TorchInstance {
 }
 
 impl TorchInstance {
+    /// Waits for what a failed request may have left under way on the GPU: it reads memory that goes back to the server.
+    fn drain(&self, model: &TorchModel) {
+        if let Err(error) = device::settle(self.network.device()) {
+            log!(Warn, "model {}: the GPU failed: {}", model.name, torch_error(error));
+        }
+    }
+
+    fn answer_alone(&mut self, model: &TorchModel, request: &Request, reply: &mut Reply) -> Result<()> {
+        let sample = Sample::gather(model, request)?;
+        let bound = self.bind(model, &[&sample])?;
+        reply.mark_compute_start();
+        let computed = self.call(model, bound)?;
+        reply.mark_compute_end();
+        computed.write(model, &self.network, &sample, 0, reply)
+    }
+
     /// Answers all entries but those it returns, with their errors.
     fn answer(
         &mut self,
@@ -97,7 +111,7 @@ impl TorchInstance {
             for &index in group {
                 let (entry, sample) = &samples[index];
                 let written = match computed {
-                    Ok(computed) => computed.write(model, sample, start, replies[*entry]),
+                    Ok(computed) => computed.write(model, &self.network, sample, start, replies[*entry]),
                     Err(error) => Err(error.clone()),
                 };
                 start += sample.rows();

@@ -1,7 +1,7 @@
 //! TorchScript models on Triton: a backend that takes the place of the server's own PyTorch backend where it has none.
 //!
-//! An execution goes from `instance` through `batching` (requests to arguments), `torch` and `libtorch` (the call) to
-//! `results` (replies). What it needs to know is read once, by `model`: `config`, `signature`, `binding` of the two, and
+//! An execution goes from `instance` through `view` and `batching` (requests to arguments), `torch` and `libtorch` (the call) to
+//! `results` (replies); `device` decides where. What it needs to know is read once, by `model`: `config`, `signature`, `binding` of the two, and
 //! `input_use` (whether the network may have the client's memory). `offline` is a network without a server.
 
 // A program that only calls a network needs a part of what the backend does.
@@ -12,6 +12,7 @@ mod batching;
 #[cfg(feature = "backend")]
 mod binding;
 mod config;
+mod device;
 #[cfg(test)]
 #[cfg(feature = "backend")]
 mod execution_tests;
@@ -33,6 +34,8 @@ mod signature;
 mod testing;
 mod torch;
 mod torch_error;
+#[cfg(feature = "backend")]
+mod view;
 
 #[cfg(feature = "backend")]
 use instance::TorchInstance;

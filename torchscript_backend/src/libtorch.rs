@@ -1,16 +1,24 @@
-//! What tch does not offer, or not safely: memory lent by the server as tensors, and calls of a module that free what
-//! they were given also when they fail. The only file of this backend with unsafe code.
+//! What tch does not offer, or not safely: memory lent by the server as tensors, calls of a module that free what they were
+//! given also when they fail, autocast, and libtorch's part for GPUs. The only file of this backend with unsafe code.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY};
 use tch::{Device, Kind, TchError, Tensor};
 use torch_sys::{C_tensor, CIValue, CModule_};
+use triton_backend_api::{Buffer, Output};
 
-/// The number of the CPU where libtorch's wrapper wants a device.
-const CPU: c_int = -1;
+/// The number of a device where libtorch's wrapper wants one.
+fn number(device: Device) -> c_int {
+    match device {
+        Device::Cuda(id) => id as c_int,
+        _ => -1,
+    }
+}
 
 /// The error that the last call left behind on this thread, if any.
 fn check() -> Result<(), TchError> {
@@ -55,9 +63,28 @@ impl<'a> Lent<'a> {
         Ok(Self { tensor, lent, memory: PhantomData })
     }
 
+    /// A tensor in place over a buffer that lies on `device` and is aligned to the type.
+    pub fn over_buffer(
+        buffer: &Buffer<'a>,
+        shape: &[i64],
+        kind: Kind,
+        device: Device,
+    ) -> Result<Self, TchError> {
+        check_size(buffer.byte_size(), shape, kind)?;
+        // SAFETY: the buffer has as many bytes as the shape needs. For their life, see `over`. libtorch asks the driver
+        // on which GPU they lie, and refuses those of another.
+        let tensor = unsafe { Tensor::f_from_blob(buffer.as_ptr(), shape, &[], kind, device) }?;
+        Ok(Self { tensor, lent: true, memory: PhantomData })
+    }
+
     /// A tensor with memory of its own.
     pub fn own(tensor: Tensor) -> Self {
         Self { tensor, lent: false, memory: PhantomData }
+    }
+
+    /// Whether the memory is the server's, and not the tensor's own.
+    pub fn is_lent(&self) -> bool {
+        self.lent
     }
 
     /// For use while `self` lives; keep no clone.
@@ -76,8 +103,9 @@ impl Drop for Lent<'_> {
     /// Whoever still holds the tensor finds it empty from now on. (Views of it are not reached.)
     fn drop(&mut self) {
         if let (true, Ok(kind)) = (self.lent, self.tensor.f_kind()) {
+            let device = self.tensor.device();
             let emptied =
-                Tensor::f_empty([0], (kind, Device::Cpu)).and_then(|empty| self.tensor.f_set_data(&empty));
+                Tensor::f_empty([0], (kind, device)).and_then(|empty| self.tensor.f_set_data(&empty));
             debug_assert!(emptied.is_ok(), "{emptied:?}");
         }
     }
@@ -93,17 +121,46 @@ fn check_size(bytes: usize, shape: &[i64], kind: Kind) -> Result<(), TchError> {
     }
 }
 
-/// Copies `tensor` in C order to `out`, which has its size in bytes.
-pub fn copy_out(tensor: &Tensor, out: &mut [u8]) -> Result<(), TchError> {
-    let (kind, shape) = (tensor.f_kind()?, tensor.size());
-    check_size(out.len(), &shape, kind)?;
-    if out.as_ptr().align_offset(kind.elt_size_in_bytes()) != 0 {
-        return tensor.f_copy_data_u8(out, tensor.numel());
+/// Copies `tensor` as elements of `kind` in C order to `out`, which has their size in bytes.
+pub fn copy_out(tensor: &Tensor, kind: Kind, out: &mut [u8]) -> Result<(), TchError> {
+    // SAFETY: host memory, borrowed exclusively for longer than the copy takes.
+    unsafe { copy_to(tensor, kind, out.as_mut_ptr(), out.len(), Device::Cpu) }
+}
+
+/// As [`copy_out`], to an output that lies on the GPU `device`. The copy is only queued.
+pub fn copy_to_gpu(
+    tensor: &Tensor,
+    kind: Kind,
+    output: &mut Output<'_>,
+    device: Device,
+) -> Result<(), TchError> {
+    // SAFETY: the output's own memory, which stays until the response is sent, and that is after the copy was waited for.
+    unsafe { copy_to(tensor, kind, output.as_mut_ptr(), output.byte_size(), device) }
+}
+
+/// # Safety
+/// There are `size` bytes at `base` in the memory of `device`, the caller's alone until the copy is done.
+unsafe fn copy_to(
+    tensor: &Tensor,
+    kind: Kind,
+    base: *mut u8,
+    size: usize,
+    device: Device,
+) -> Result<(), TchError> {
+    let shape = tensor.size();
+    check_size(size, &shape, kind)?;
+    if size == 0 {
+        return Ok(());
     }
-    // SAFETY: the bytes are as many as the shape needs, aligned to the type, and borrowed exclusively for longer than
-    // this tensor lives; what is copied comes from a tensor of the same type.
-    let mut target = unsafe { Tensor::f_from_blob(out.as_mut_ptr(), &shape, &[], kind, Device::Cpu) }?;
-    target.f_copy_(tensor)
+    let aligned = base.align_offset(kind.elt_size_in_bytes()) == 0;
+    let (shape, unit) = if aligned { (shape, kind) } else { (vec![size as i64], Kind::Uint8) };
+    // SAFETY: as many bytes as the shape needs, aligned to the type; see above. libtorch asks the driver whether they lie on
+    // that GPU, and refuses those of another.
+    let mut target = unsafe { Tensor::f_from_blob(base, &shape, &[], unit, device) }?;
+    match aligned {
+        true => target.f_copy_(tensor),
+        false => target.f_copy_(&tensor.f_to_kind(kind)?.f_reshape([-1])?.f_view_dtype(unit)?),
+    }
 }
 
 /// A value of the TorchScript interpreter.
@@ -247,11 +304,11 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads the file at `path` to the CPU, wherever it was saved.
-    pub fn load(path: &Path) -> Result<Self, TchError> {
+    /// Loads the file at `path` to `device`, wherever it was saved.
+    pub fn load(path: &Path, device: Device) -> Result<Self, TchError> {
         let path = CString::new(path.as_os_str().as_encoded_bytes())?;
         // SAFETY: a live NUL-terminated string; the module is ours.
-        let raw = unsafe { torch_sys::atm_load_on_device(path.as_ptr(), CPU) };
+        let raw = unsafe { torch_sys::atm_load_on_device(path.as_ptr(), number(device)) };
         check()?;
         NonNull::new(raw).map(Self).ok_or_else(|| TchError::Torch("libtorch made no module".to_owned()))
     }
@@ -290,6 +347,67 @@ pub fn set_interop_threads(count: i32) -> Result<(), TchError> {
     // SAFETY: takes a plain number. (tch panics where libtorch refuses.)
     unsafe { torch_sys::at_set_num_interop_threads(count) };
     check()
+}
+
+/// Loads the part of libtorch that works on GPUs, and counts those that it can use. It stays for the life of the process.
+pub fn gpus() -> Result<i64, String> {
+    const LIBRARY: &str = "libtorch_cuda.so";
+    static LOADED: OnceLock<Library> = OnceLock::new();
+    if LOADED.get().is_none() {
+        // SAFETY: the rest of the libtorch that this library is linked with, which registers itself there.
+        let library = unsafe { Library::open(Some(LIBRARY), RTLD_LAZY | RTLD_GLOBAL) };
+        let library = library.map_err(|error| format!("{LIBRARY} cannot be loaded: {error}"))?;
+        LOADED.get_or_init(|| library);
+    }
+    // SAFETY: takes nothing.
+    let count = unsafe { torch_sys::cuda::atc_cuda_device_count() };
+    check().map(|()| i64::from(count)).map_err(|error| format!("libtorch cannot count the GPUs: {error}"))
+}
+
+/// Whether the machine has NVIDIA's driver.
+pub fn has_driver() -> bool {
+    // SAFETY: the driver's library, which does nothing before its first call.
+    unsafe { Library::open(Some("libcuda.so.1"), RTLD_LAZY) }.is_ok()
+}
+
+// C++ functions, which take and return plain numbers: c10::DeviceType and c10::ScalarType are enums over int8_t. They exist
+// under these names in the libtorch that tch is made for; with another this library does not link.
+unsafe extern "C" {
+    #[link_name = "_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb"]
+    fn set_autocast_enabled(device: i8, enabled: bool);
+    #[link_name = "_ZN2at8autocast18set_autocast_dtypeEN3c1010DeviceTypeENS1_10ScalarTypeE"]
+    fn set_autocast_dtype(device: i8, kind: i8);
+}
+
+/// While it lives, operators that gain by it compute in half precision on this thread.
+pub struct Autocast {
+    device: i8,
+    thread: PhantomData<*const ()>,
+}
+
+impl Autocast {
+    /// `kind` is Half or BFloat16.
+    pub fn new(kind: Kind, device: Device) -> Self {
+        // The numbers of c10::DeviceType and c10::ScalarType.
+        let device = i8::from(device.is_cuda());
+        let kind = if kind == Kind::Half { 5 } else { 15 };
+        // SAFETY: a device that has autocast, a type that it has there: they do not throw.
+        unsafe {
+            set_autocast_dtype(device, kind);
+            set_autocast_enabled(device, true);
+        }
+        Self { device, thread: PhantomData }
+    }
+}
+
+impl Drop for Autocast {
+    fn drop(&mut self) {
+        // SAFETY: as above; the second takes nothing, and lets go of converted weights that this thread keeps.
+        unsafe {
+            set_autocast_enabled(self.device, false);
+            torch_sys::at_autocast_clear_cache();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tch::Kind;
+use tch::{Device, Kind};
 use triton_backend_api::{
     DataType, Error, InstanceKind, Model, ModelConfig, ModelContext, Result, TensorConfig, log,
 };
@@ -11,6 +11,7 @@ use triton_backend_api::{
 use crate::binding::{Arguments, ConfigInput, ResultAt, bind_inputs, bind_outputs};
 use crate::config::{Note, Settings};
 use crate::kinds::kind_of;
+use crate::libtorch;
 use crate::signature::Signature;
 use crate::torch::{Network, set_process_options};
 
@@ -25,8 +26,8 @@ pub struct TorchModel {
     /// Whether the first axis of all tensors is Triton's batch axis.
     pub batched: bool,
     path: PathBuf,
-    /// The one network of all instances, where they share weights.
-    shared: Mutex<Option<Arc<Network>>>,
+    /// The one network of all instances on a device, where they share weights.
+    shared: Mutex<Vec<Arc<Network>>>,
 }
 
 pub struct InputSpec {
@@ -47,6 +48,13 @@ pub struct OutputSpec {
 
 impl Model for TorchModel {
     fn load(cx: &ModelContext) -> Result<Self> {
+        // libtorch asks once, when first it needs to know, whether its part for GPUs is there. A model on the CPU must not
+        // settle that for those that come later.
+        if libtorch::has_driver()
+            && let Err(why) = libtorch::gpus()
+        {
+            log!(Verbose, "no model can use a GPU: {why}");
+        }
         let (model, notes) = Self::new(cx.name(), cx.config(), &cx.version_directory())?;
         for note in
             notes.into_iter().chain(set_process_options(&model.settings).into_iter().map(Note::Warning))
@@ -60,7 +68,8 @@ impl Model for TorchModel {
     }
 
     fn preferred_instances() -> &'static [InstanceKind] {
-        &[InstanceKind::Cpu]
+        // The server passes over GPUs where it has none.
+        &[InstanceKind::Gpu, InstanceKind::Cpu]
     }
 }
 
@@ -86,21 +95,23 @@ impl TorchModel {
                 "the network may write to its input or keep it (`{statement}`), so it gets a copy of each request's"
             )));
         }
-        let (name, shared) = (name.to_owned(), Mutex::new(None));
+        let (name, shared) = (name.to_owned(), Mutex::default());
         Ok((Self { name, settings, inputs, outputs, arguments, copies_input, batched, path, shared }, notes))
     }
 
-    /// A network for an instance: its own, or the shared one.
-    pub fn network(&self) -> Result<Arc<Network>> {
-        let load = || Network::load(&self.path, self.settings.memory_format).map(Arc::new);
+    /// A network for an instance on `device`: its own, or the shared one.
+    pub fn network(&self, device: Device) -> Result<Arc<Network>> {
+        let load = || Network::load(&self.path, &self.settings, device).map(Arc::new);
         if !self.settings.weight_sharing {
             return load();
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*shared {
-            Some(network) => Ok(network.clone()),
-            None => Ok(shared.insert(load()?).clone()),
+        if let Some(network) = shared.iter().find(|network| network.device() == device) {
+            return Ok(network.clone());
         }
+        let network = load()?;
+        shared.push(network.clone());
+        Ok(network)
     }
 }
 

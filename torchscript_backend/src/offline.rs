@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tch::Kind;
+use tch::{Device, Kind};
 use triton_backend_api::{Error, HostMemory, Result};
 
 use crate::config::Settings;
@@ -31,7 +31,7 @@ impl SegmentationNetwork {
         if let Some(refused) = set_process_options(&settings).into_iter().next() {
             return Err(Error::invalid_arg(refused));
         }
-        Network::load(path, settings.memory_format).map(Self)
+        Network::load(path, &settings, Device::Cpu).map(Self)
     }
 
     /// The scores of one volume, FP32 in C order and native byte order.
@@ -53,6 +53,7 @@ impl SegmentationNetwork {
         let half = match scores.f_kind().map_err(torch_error)? {
             Kind::Float => false,
             Kind::Half => true,
+            other if self.0.converts(other, Kind::Float) => false,
             other => {
                 return Err(Error::unsupported(format!(
                     "the network's scores are {other:?}; accepted are FP32 and FP16"
@@ -68,9 +69,9 @@ impl SegmentationNetwork {
                 )));
             }
         };
-        let element = if half { 2 } else { 4 };
-        let mut bytes = HostMemory::zeroed(scores.numel() * element)?;
-        copy_out(&scores, bytes.as_mut_slice()).map_err(torch_error)?;
+        let kind = if half { Kind::Half } else { Kind::Float };
+        let mut bytes = HostMemory::zeroed(scores.numel() * kind.elt_size_in_bytes())?;
+        copy_out(&scores, kind, bytes.as_mut_slice()).map_err(torch_error)?;
         Ok(Scores { bytes, classes, half })
     }
 }

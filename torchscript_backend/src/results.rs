@@ -1,12 +1,14 @@
 //! What `forward()` returned, held to the configuration and copied to the replies.
 
-use tch::Tensor;
-use triton_backend_api::{Error, Reply, Result};
+use tch::{Device, Tensor};
+use triton_backend_api::{Error, Output, Reply, Result};
 
 use crate::batching::Sample;
+use crate::device;
 use crate::kinds::triton_name;
-use crate::libtorch::{Content, Lent, copy_out};
+use crate::libtorch::{self, Content, Lent, copy_out, copy_to_gpu};
 use crate::model::{OutputSpec, TorchModel};
+use crate::torch::Network;
 use crate::torch_error::torch_error;
 
 /// What a call returned. It may look into the arguments' memory, and so keeps them.
@@ -31,20 +33,21 @@ impl<'a> Computed<'a> {
     pub fn write(
         &self,
         model: &TorchModel,
+        network: &Network,
         sample: &Sample<'_>,
         start: i64,
         reply: &mut Reply,
     ) -> Result<()> {
         for (_, spec) in model.outputs.iter().enumerate().filter(|(index, _)| sample.wants(*index)) {
             let tensor = self.tensor(spec)?;
-            self.check(spec, tensor, model.batched)?;
+            self.check(spec, tensor, model.batched, network)?;
             let rows = match model.batched && sample.rows() != self.rows {
                 true => &tensor.f_narrow(0, start, sample.rows()).map_err(torch_error)?,
                 false => tensor,
             };
-            let mut output = reply.output(&spec.name, spec.data_type, &rows.size())?;
-            copy_out(rows, output.bytes_mut()?)
-                .map_err(|error| torch_error(error).context(format!("output {}", spec.name)))?;
+            let memory = device::output_memory(rows.device());
+            let output = reply.output_in(memory, &spec.name, spec.data_type, &rows.size())?;
+            write(rows, spec, output).map_err(|error| error.context(format!("output {}", spec.name)))?;
         }
         Ok(())
     }
@@ -81,9 +84,9 @@ impl<'a> Computed<'a> {
         Err(Error::unsupported(format!("output {name}: forward() returned {other} for it; accepted: Tensor")))
     }
 
-    fn check(&self, spec: &OutputSpec, tensor: &Tensor, batched: bool) -> Result<()> {
+    fn check(&self, spec: &OutputSpec, tensor: &Tensor, batched: bool, network: &Network) -> Result<()> {
         let kind = tensor.f_kind().map_err(torch_error)?;
-        if kind != spec.kind {
+        if !network.converts(kind, spec.kind) {
             return Err(Error::invalid_arg(format!(
                 "output {} is {} in the configuration, but forward() returned {}",
                 spec.name,
@@ -105,6 +108,20 @@ impl<'a> Computed<'a> {
                 spec.name,
                 if batched { " and the batch" } else { "" }
             ))),
+        }
+    }
+}
+
+/// Writes `tensor` to where the server wants it, and waits until it is there.
+fn write(tensor: &Tensor, spec: &OutputSpec, mut output: Output<'_>) -> Result<()> {
+    match device::of_memory(output.kind())? {
+        Device::Cpu => copy_out(tensor, spec.kind, output.bytes_mut()?).map_err(torch_error),
+        gpu => {
+            libtorch::gpus()
+                .map_err(|why| Error::unavailable(format!("it is wanted in {}, but {why}", output.kind())))?;
+            copy_to_gpu(tensor, spec.kind, &mut output, gpu)
+                .and_then(|()| device::settle(gpu))
+                .map_err(torch_error)
         }
     }
 }

@@ -4,25 +4,29 @@ use std::fmt::Display;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use tch::{TchError, Tensor, jit};
+use tch::{Cuda, Device, Kind, TchError, Tensor, jit};
 use triton_backend_api::Result;
 
 use crate::config::{MemoryFormat, Settings};
-use crate::libtorch::{Content, Lent, Module, Value, set_interop_threads};
+use crate::device;
+use crate::libtorch::{Autocast, Content, Lent, Module, Value, set_interop_threads};
 use crate::torch_error::{torch_error, traceback};
 
-/// A module loaded on the CPU.
+/// A module loaded on a device.
 pub struct Network {
     module: Module,
+    device: Device,
     memory_format: MemoryFormat,
+    autocast: Option<Kind>,
 }
 
 impl Network {
-    /// Loads the file at `path`, and gives its 5-D parameters the strides of `memory_format`.
-    pub fn load(path: &Path, memory_format: MemoryFormat) -> Result<Self> {
+    /// Loads the file at `path` to `device`, and gives its 5-D parameters the strides of the memory format.
+    pub fn load(path: &Path, settings: &Settings, device: Device) -> Result<Self> {
+        let &Settings { memory_format, autocast, .. } = settings;
         let _no_grad = tch::no_grad_guard();
         let load = || {
-            let module = Module::load(path)?;
+            let module = Module::load(path, device)?;
             if memory_format == MemoryFormat::ChannelsLast3d {
                 for mut parameter in module.parameters()? {
                     if let Some(reordered) = channels_last(&parameter)? {
@@ -30,12 +34,18 @@ impl Network {
                     }
                 }
             }
-            Ok(Self { module, memory_format })
+            device::settle(device)?;
+            Ok(Self { module, device, memory_format, autocast })
         };
         load().map_err(|error| {
             torch_error(error)
                 .context(format!("libtorch cannot load the TorchScript file {}", path.display()))
         })
+    }
+
+    /// Where its weights lie.
+    pub fn device(&self) -> Device {
+        self.device
     }
 
     /// `input` as the module should get it. A single channel is channels-last already, with other strides.
@@ -49,13 +59,26 @@ impl Network {
         }
     }
 
-    /// Calls `forward()`. The error is libtorch's message; `trace` hears where in the model's code it arose.
+    /// Calls `forward()`, and waits until the results are there. The error is libtorch's message; `trace` hears where in
+    /// the model's code it arose.
     pub fn forward(&self, arguments: &[Value], trace: impl FnOnce(&str)) -> Result<Content> {
         let _no_grad = tch::no_grad_guard();
-        self.module.forward(arguments).map_err(|error| {
+        let autocast = self.autocast.map(|kind| Autocast::new(kind, self.device));
+        let returned = self.module.forward(arguments);
+        drop(autocast);
+        let settled = device::settle(self.device);
+        let returned = returned.map_err(|error| {
             trace(&traceback(&error));
             torch_error(error)
-        })
+        })?;
+        settled.map(|()| returned).map_err(torch_error)
+    }
+
+    /// Whether a result of the type `found` can stand for an output of the type `wanted`. What autocast left in half
+    /// precision is converted.
+    pub fn converts(&self, found: Kind, wanted: Kind) -> bool {
+        let floating = |kind| matches!(kind, Kind::Float | Kind::Double | Kind::Half | Kind::BFloat16);
+        found == wanted || (self.autocast == Some(found) && floating(wanted))
     }
 }
 
@@ -92,10 +115,16 @@ pub fn set_process_options(settings: &Settings) -> Vec<String> {
     static INTER_OP: OnceLock<(i32, Result<()>)> = OnceLock::new();
     static PROFILING: OnceLock<(bool, Result<()>)> = OnceLock::new();
     static FUSER: OnceLock<(bool, Result<()>)> = OnceLock::new();
+    static CUDNN: OnceLock<(bool, Result<()>)> = OnceLock::new();
+    let disable_cudnn = |off: bool| {
+        Cuda::set_user_enabled_cudnn(!off);
+        Ok(())
+    };
     [
         once("INTER_OP_THREAD_COUNT", settings.inter_op_threads, &INTER_OP, set_interop_threads),
         once("ENABLE_JIT_PROFILING", settings.jit_profiling, &PROFILING, jit::f_set_profiling_mode),
         once("ENABLE_TENSOR_FUSER", settings.tensor_fuser, &FUSER, jit::f_set_tensor_expr_fuser_enabled),
+        once("DISABLE_CUDNN", settings.disable_cudnn, &CUDNN, disable_cudnn),
     ]
     .into_iter()
     .flatten()
@@ -127,7 +156,7 @@ mod tests {
     fn network(forward: &str) -> Network {
         let folder = tempfile::tempdir().unwrap();
         write_module(folder.path(), forward, &[]);
-        Network::load(&folder.path().join("model.pt"), MemoryFormat::Contiguous).unwrap()
+        Network::load(&folder.path().join("model.pt"), &Settings::default(), Device::Cpu).unwrap()
     }
 
     fn call(forward: &str, input: &[f32]) -> Result<Content> {
@@ -135,7 +164,7 @@ mod tests {
     }
 
     fn values(tensor: &Tensor) -> Vec<f32> {
-        tensor.reshape([-1]).try_into().unwrap()
+        tensor.to_kind(Kind::Float).reshape([-1]).try_into().unwrap()
     }
 
     #[test]
@@ -194,7 +223,7 @@ mod tests {
     #[test]
     fn a_file_that_libtorch_refuses_is_named() {
         let path = std::env::temp_dir().join("no-such-folder/model.pt");
-        let error = Network::load(&path, MemoryFormat::Contiguous).err().unwrap();
+        let error = Network::load(&path, &Settings::default(), Device::Cpu).err().unwrap();
         assert!(
             error.message().contains("no-such-folder") && !error.message().contains("frame #"),
             "{error}"
@@ -214,7 +243,8 @@ mod tests {
         let results: Vec<Vec<f32>> = [MemoryFormat::Contiguous, MemoryFormat::ChannelsLast3d]
             .into_iter()
             .map(|format| {
-                let network = Network::load(&folder.path().join("model.pt"), format).unwrap();
+                let settings = Settings { memory_format: format, ..Settings::default() };
+                let network = Network::load(&folder.path().join("model.pt"), &settings, Device::Cpu).unwrap();
                 let weight = &network.module.parameters().unwrap()[0];
                 assert_eq!(weight.stride()[1], if format == MemoryFormat::Contiguous { 27 } else { 1 });
                 let input = network.prepare(Lent::over(&bytes, &shape, Kind::Float).unwrap()).unwrap();
@@ -236,6 +266,57 @@ mod tests {
         let worst =
             results[0].iter().zip(&results[1]).map(|(one, two)| (one - two).abs()).fold(0.0, f32::max);
         assert!(worst < 1e-5, "{worst}");
+    }
+
+    #[test]
+    fn autocast_is_for_one_call_and_for_what_gains_by_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let conv = "x: Tensor) -> Tuple[Tensor, Tensor]:\n    weight = self.weight\n    \
+            y = torch.conv3d(x, weight, None, [1, 1, 1], [1, 1, 1])\n    return (y, torch.mul(x, 2))";
+        write_module(folder.path(), conv, &[("weight", &[2, 1, 3, 3, 3], noise(54))]);
+        let input = Tensor::from_slice(&noise(120)).reshape([1, 1, 4, 5, 6]);
+        let call = |autocast| {
+            let settings = Settings { autocast, ..Settings::default() };
+            let network = Network::load(&folder.path().join("model.pt"), &settings, Device::Cpu).unwrap();
+            match network.forward(&[Value::tensor(&input).unwrap()], |_| ()).unwrap() {
+                Content::Sequence(results) => match &results[..] {
+                    [Content::Tensor(conv), Content::Tensor(twice)] => {
+                        ((conv.kind(), twice.kind()), values(conv))
+                    }
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        };
+        let (kinds, exact) = call(None);
+        assert_eq!(kinds, (Kind::Float, Kind::Float));
+        for (kind, epsilon) in [(Kind::BFloat16, 1.0 / 256.0), (Kind::Half, 1.0 / 2048.0)] {
+            let (kinds, rounded) = call(Some(kind));
+            assert_eq!(kinds, (kind, Kind::Float));
+            let worst = exact.iter().zip(&rounded).map(|(one, two)| (one - two).abs()).fold(0.0, f32::max);
+            assert!(worst > 0.0 && worst < 27.0 * 3.0 * epsilon, "{kind:?}: {worst}");
+            assert_eq!(call(None), ((Kind::Float, Kind::Float), exact.clone()), "after {kind:?}");
+        }
+    }
+
+    #[test]
+    fn only_autocast_converts_results() {
+        let folder = tempfile::tempdir().unwrap();
+        write_module(folder.path(), "x: Tensor) -> Tensor:\n    return x", &[]);
+        let network = |autocast| {
+            let settings = Settings { autocast, ..Settings::default() };
+            Network::load(&folder.path().join("model.pt"), &settings, Device::Cpu).unwrap()
+        };
+        let (off, on) = (network(None), network(Some(Kind::BFloat16)));
+        for (found, wanted, converts) in [
+            (Kind::Float, Kind::Float, [true, true]),
+            (Kind::BFloat16, Kind::Float, [false, true]),
+            (Kind::Half, Kind::Float, [false, false]),
+            (Kind::BFloat16, Kind::Int, [false, false]),
+        ] {
+            let found = [&off, &on].map(|network| network.converts(found, wanted));
+            assert_eq!(found, converts, "{wanted:?}");
+        }
     }
 
     #[test]

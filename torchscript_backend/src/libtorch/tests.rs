@@ -25,7 +25,7 @@ fn bytes_at_an_odd_address_are_copied() {
     let lent = Lent::over(&memory[odd..odd + 8], &[2], Kind::Float).unwrap();
     assert_eq!(Vec::<f32>::try_from(lent.tensor()).unwrap(), [1.5, -2.5]);
     let odd = out.as_ptr().align_offset(4) + 1;
-    copy_out(lent.tensor(), &mut out[odd..odd + 8]).unwrap();
+    copy_out(lent.tensor(), Kind::Float, &mut out[odd..odd + 8]).unwrap();
     assert_eq!(out[odd..odd + 8], values);
 }
 
@@ -34,7 +34,7 @@ fn a_size_that_does_not_fit_the_shape_is_refused() {
     for shape in [&[2, 2][..], &[-2], &[i64::MAX, i64::MAX], &[0]] {
         assert!(Lent::over(&[0; 12], shape, Kind::Float).is_err(), "{shape:?}");
     }
-    assert!(copy_out(&Tensor::from_slice(&[1_i32, 2]), &mut [0; 12]).is_err());
+    assert!(copy_out(&Tensor::from_slice(&[1_i32, 2]), Kind::Int, &mut [0; 12]).is_err());
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn the_loan_ends_with_the_guard_even_if_the_tensor_lives_on() {
 fn results_are_written_in_c_order() {
     let transposed = Tensor::from_slice(&[1_i16, 2, 3, 4, 5, 6]).reshape([2, 3]).transpose(0, 1);
     let mut out = [0; 12];
-    copy_out(&transposed, &mut out).unwrap();
+    copy_out(&transposed, Kind::Int16, &mut out).unwrap();
     let values: Vec<i16> = out.chunks(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
     assert_eq!(values, [1, 4, 2, 5, 3, 6]);
-    copy_out(&Tensor::zeros([0, 3], (Kind::Float, Device::Cpu)), &mut []).unwrap();
+    copy_out(&Tensor::zeros([0, 3], (Kind::Float, Device::Cpu)), Kind::Float, &mut []).unwrap();
 }
