@@ -64,8 +64,7 @@ class Replaceable:
             client.unload_model(name)
         left = wait_until(lambda: [m for m in client.get_model_repository_index() if m.get("state", "UNAVAILABLE") != "UNAVAILABLE"], 60)
         assert not left
-        while self.server.clients:
-            self.server.clients.pop().close()
+        self.server.close_clients()
 
     def build_id(self, number: int) -> str:
         """Of the build that answers request `number`, whose answer is right."""
@@ -125,7 +124,7 @@ def test_loading_with_the_library_replaced_in_between(replaceable):
 
 def test_copying_onto_the_library_in_use_ends_the_server(replaceable):
     """What docs/reliability.md warns of: `cp` writes into the file that is mapped, and takes from the process what the loader made of it."""
-    with replaceable.server.start() as server:
+    with replaceable.server as server:
         replaceable.load()
         replaceable.build_id(0)
         shutil.copyfile(replaceable.original, replaceable.library)
