@@ -42,6 +42,15 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Figures that tests recorded: for a reader, and no assertion."""
+    recorded = [(report.nodeid, *figure) for reports in terminalreporter.stats.values() for report in reports for figure in getattr(report, "user_properties", []) if report.when == "call"]
+    if recorded:
+        terminalreporter.section("recorded figures")
+        for node, name, value in recorded:
+            terminalreporter.write_line(f"{node.rpartition('/')[2]}: {name}: {value}")
+
+
 @pytest.fixture(scope="session")
 def backends(tmp_path_factory) -> Path:
     return backend_folder(tmp_path_factory.mktemp("triton") / "backends")

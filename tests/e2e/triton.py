@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import pytest
 import tritonclient.grpc
 import tritonclient.http
 
@@ -82,6 +83,13 @@ class Triton:
         ]
         self.process: subprocess.Popen | None = None
         self.clients: list = []
+
+    def mount(self, source: str) -> None:
+        """Gives the server a /dev/shm of its own: the options and source of `mount`. Skips the test where that cannot be."""
+        namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'mount {source} /dev/shm && exec "$@"', "sh"]
+        if subprocess.run([*namespace, "true"], capture_output=True).returncode:
+            pytest.skip("no mount namespace can be made here")
+        self.command = namespace + self.command
 
     def environment(self) -> dict[str, str]:
         # The Python backend's stub embeds this Python: it needs libpython and, first on PATH, this environment's python3.

@@ -1,0 +1,168 @@
+"""Clients that leave, stall or give up, at any point of a request: nobody else notices, and nothing of theirs stays with the server."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import socket
+import struct
+from collections.abc import Iterator
+
+import clients
+import numpy as np
+import pytest
+import reference
+import tritonclient.grpc
+import tritonclient.grpc.aio
+import tritonclient.http
+import tritonclient.http.aio
+from checks import Expected
+from leaks import wait_for
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+@pytest.fixture(scope="module")
+def volume() -> np.ndarray:
+    return reference.blobs((45, 40, 30), seed=82)[None]
+
+
+@pytest.fixture(scope="module")
+def good(volume) -> Expected:
+    return Expected(volume)
+
+
+@pytest.fixture
+def model(server, models, commanded, volume, good) -> Iterator[str]:
+    """Its network does what a request's id says. After the test it answers as before."""
+    name = models.spleen(commanded)
+    yield name
+    good.assert_is(clients.http(server, name, volume))
+    good.assert_is(clients.grpc(server, name, volume))
+
+
+def whole_request(model: str, volume: np.ndarray, request_id: str = "") -> bytes:
+    given = tritonclient.http.InferInput("INPUT0", list(volume.shape), "FP32")
+    given.set_data_from_numpy(volume)
+    body, size = tritonclient.http.InferenceServerClient.generate_request_body([given], request_id=request_id)
+    head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: a\r\nInference-Header-Content-Length: {size}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def leave(connection: socket.socket, abruptly: bool) -> None:
+    if abruptly:  # with RST in place of FIN
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def counts(server, model: str) -> tuple[int, int]:
+    (statistics,) = server.http().get_inference_statistics(model)["model_stats"]
+    return tuple(statistics["inference_stats"][outcome].get("count", 0) for outcome in ("success", "fail"))
+
+
+@pytest.mark.parametrize("abruptly", [False, True], ids=["closed", "reset"])
+def test_connections_that_end_in_the_midst_of_a_request(server, model, volume, good, abruptly):
+    data = whole_request(model, volume)
+    stalled = socket.create_connection(("127.0.0.1", server.http_port), timeout=60)
+    stalled.sendall(data[: len(data) // 2])  # and no more while the others come and go
+    for length in (0, 1, 20, 150, 300, 1000, len(data) // 2, len(data) - 1):
+        with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as connection:
+            connection.sendall(data[:length])
+            leave(connection, abruptly)
+    good.assert_is(clients.http(server, model, volume))
+    assert counts(server, model) == (1, 0), "none of them was a request"
+    stalled.sendall(data[len(data) // 2 :])
+    assert b" 200 " in stalled.recv(100)
+    leave(stalled, abruptly)
+
+
+@pytest.mark.parametrize("abruptly", [False, True], ids=["closed", "reset"])
+def test_connections_that_end_while_their_request_is_worked_on(server, model, volume, tmp_path, abruptly):
+    """Over HTTP Triton does not tell: the request runs to its end, and the answer is thrown away."""
+    go = [tmp_path / f"go{n}" for n in range(2)]
+    for path in go:
+        connection = socket.create_connection(("127.0.0.1", server.http_port), timeout=60)
+        connection.sendall(whole_request(model, volume, f"when({str(path)!r}, good(x))"))
+        wait_for(path.with_suffix(".begun").exists)
+        leave(connection, abruptly)
+    for path in go:
+        path.touch()
+    wait_for(lambda: sum(counts(server, model)) == 2)
+
+
+def grpc_input(volume: np.ndarray) -> tritonclient.grpc.InferInput:
+    given = tritonclient.grpc.InferInput("INPUT0", list(volume.shape), "FP32")
+    given.set_data_from_numpy(volume)
+    return given
+
+
+def test_grpc_clients_that_vanish_cancel_their_requests(server, model, volume, tmp_path):
+    """The whole channel is closed, with one request at the network and others waiting: all end, though the network hangs."""
+    go, ended = tmp_path / "go", queue.Queue()
+    client = server.grpc()
+    for n in range(5):
+        command = f"when({str(go)!r}, good(x))"
+        client.async_infer(model, [grpc_input(volume)], lambda result, error: ended.put(error), request_id=command)
+    wait_for(go.with_suffix(".begun").exists)
+    client.close()
+    errors = [ended.get(timeout=60) for _ in range(5)]
+    assert all(errors), errors
+    wait_for(lambda: sum(counts(server, model)) == 5)
+    assert counts(server, model)[0] == 0
+    go.touch()
+
+
+def test_cancelling_and_timeouts_in_asyncio(server, model, volume, good, tmp_path):
+    go = tmp_path / "go"
+    command = f"when({str(go)!r}, good(x))"
+
+    async def grpc() -> None:
+        async with tritonclient.grpc.aio.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+            waiting = asyncio.create_task(client.infer(model, [grpc_input(volume)], request_id=command))
+            while not go.with_suffix(".begun").exists():
+                await asyncio.sleep(0.01)
+            beside = client.infer(model, [grpc_input(volume)])
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            good.assert_is(clients._grpc_answer(await beside))
+            with pytest.raises(tritonclient.grpc.InferenceServerException, match="Deadline Exceeded"):
+                await client.infer(model, [grpc_input(volume)], request_id=command, client_timeout=0.5)
+
+    async def http() -> None:
+        async with tritonclient.http.aio.InferenceServerClient(f"127.0.0.1:{server.http_port}") as client:
+            given = tritonclient.http.InferInput("INPUT0", list(volume.shape), "FP32")
+            given.set_data_from_numpy(volume)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.infer(model, [given], request_id=command), 0.5)
+
+    asyncio.run(grpc())
+    asyncio.run(http())
+    go.touch()
+    # Two gave up over gRPC; the third one's network answered after its client had left.
+    wait_for(lambda: counts(server, model) == (2, 2), why=lambda: str(counts(server, model)))
+
+
+def test_what_is_queued_when_its_client_leaves_is_never_begun(server, models, commanded, volume, good, tmp_path):
+    """One request at a time; those behind it are cancelled before their turn, and the network is not asked for them."""
+    model = models.spleen(commanded, {"max_in_flight": "1"})
+    go = tmp_path / "go"
+    first = server.grpc()
+    came = queue.Queue()
+    first.async_infer(model, [grpc_input(volume)], lambda result, error: came.put((result, error)), request_id=f"when({str(go)!r}, good(x))")
+    wait_for(go.with_suffix(".begun").exists)
+    touched, ended = tmp_path / "touched", queue.Queue()
+    calls = [
+        first.async_infer(model, [grpc_input(volume)], lambda result, error: ended.put(error), request_id=f"when({str(touched)!r}, good(x))")
+        for _ in range(4)
+    ]
+    for call in calls:
+        call.cancel()
+    assert all(ended.get(timeout=60) for _ in calls)
+    go.touch()
+    result, error = came.get(timeout=60)
+    assert error is None
+    good.assert_is(clients._grpc_answer(result))
+    good.assert_is(clients.grpc(server, model, volume))
+    assert not touched.with_suffix(".begun").exists()
+    touched.touch()

@@ -1,0 +1,181 @@
+"""Either model unloaded and loaded under load, every load order, warm-up, and the end of the server with work in flight."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import signal
+import threading
+import time
+
+import clients
+import numpy as np
+import pytest
+import reference
+import tritonclient.grpc
+from checks import Expected
+from leaks import wait_for
+from models import Repository
+from test_operation import WARMUP, metric
+from tritonclient.utils import InferenceServerException as Failed
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+@pytest.fixture(scope="module")
+def volume() -> np.ndarray:
+    return reference.blobs((45, 40, 30), seed=83)[None]
+
+
+@pytest.fixture(scope="module")
+def good(volume) -> Expected:
+    return Expected(volume)
+
+
+class Load:
+    """Clients that send the good request until they are told to end. Each answer is right, or an error that names the model."""
+
+    def __init__(self, server, model: str, network: str, volume, good: Expected, count: int = 3):
+        self.server, self.model, self.volume, self.good, self.count = server, model, volume, good, count
+        # What stands in for an answer while one of them is away, and the code of it.
+        self.away = {f"model '{network}' cannot be called: ": ("UNAVAILABLE",), f"'{model}'": ("UNAVAILABLE", "NOT_FOUND")}
+        self.answered, self.refused, self.wrong = 0, 0, []
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        client = tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{self.server.grpc_port}")
+        given = tritonclient.grpc.InferInput("INPUT0", list(self.volume.shape), "FP32")
+        given.set_data_from_numpy(self.volume)
+        while not self.ended.is_set():
+            try:
+                self.good.assert_is(clients._grpc_answer(client.infer(self.model, [given], client_timeout=60)))
+                self.answered += 1
+            except Failed as error:
+                code = error.status().removeprefix("StatusCode.")
+                known = any(word in error.message() and code in codes for word, codes in self.away.items())
+                self.refused += known
+                self.wrong += [] if known else [str(error)]
+                time.sleep(0.01)
+            except AssertionError as error:
+                self.wrong.append(str(error))
+        client.close()
+
+    def __enter__(self):
+        self.threads = [threading.Thread(target=self.run) for _ in range(self.count)]
+        for thread in self.threads:
+            thread.start()
+        self.answer()
+        return self
+
+    def answer(self) -> None:
+        """Waits for a further answer."""
+        before = self.answered
+        wait_for(lambda: self.answered > before or bool(self.wrong))
+
+    def __exit__(self, *_exc):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(90)
+        assert not any(thread.is_alive() for thread in self.threads)
+        assert not self.wrong, self.wrong[:3]
+        assert self.answered
+
+
+def test_either_model_is_unloaded_and_loaded_under_load(server, models, volume, good, tmp_path):
+    network = models.load(models.write.quick(tmp_path))
+    model = models.load(models.write.spleen(network))
+    with Load(server, model, network, volume, good) as load:
+        for turn in range(4):
+            for name in ((network,), (model,), (network, model), (model, network))[turn]:
+                models.unload(name)
+                wait_for(lambda: not models.client.is_model_ready(name))
+                models.load(name)
+            load.answer()
+        # In place: the configuration changed, and the new one takes over while the old one ends its requests.
+        config = models.write.root / model / "config.pbtxt"
+        config.write_text(config.read_text() + "\nresponse_cache { enable: false }\n")
+        models.client.load_model(model)
+        load.answer()
+    assert load.refused, "no request came while a model was away"
+
+
+def test_every_order_of_loading_and_unloading(server, models, volume, good, tmp_path):
+    network = models.write.quick(tmp_path)
+    model = models.write.spleen(network)
+    for first, last in itertools.product(itertools.permutations((network, model)), repeat=2):
+        for name in first:
+            models.load(name)
+            if len(models.loaded) == 1 and name == model:
+                with pytest.raises(Failed, match=network):
+                    clients.grpc(server, model, volume)
+        good.assert_is(clients.grpc(server, model, volume))
+        for name in last:
+            models.unload(name)
+        wait_for(lambda: not any(models.client.is_model_ready(name) for name in (network, model)))
+        with pytest.raises(Failed, match=model):
+            clients.grpc(server, model, volume)
+
+
+def test_both_at_once_when_the_server_starts_warm(start_server, volume, good, tmp_path):
+    """Triton loads them side by side: the warm-up meets its network or not, and neither refuses the start."""
+    repository = Repository(tmp_path / "models")
+    network = repository.quick(tmp_path)
+    model = repository.spleen(network, extra=WARMUP)
+    server = start_server(repository.root)
+    good.assert_is(clients.http(server, model, volume))
+    assert server.stop() == 0, server.tail()
+
+
+def test_a_warm_up_whose_network_fails_refuses_the_load_and_says_why(server, models, volume, good):
+    network = models.child("fail('not in the mood')")
+    with pytest.raises(Failed) as error:
+        models.client.load_model(models.write.spleen(network, extra=WARMUP))
+    assert network in error.value.message() and "not in the mood" in error.value.message(), error.value
+    good.assert_is(clients.grpc(server, models.pair(), volume))
+
+
+def test_the_server_ends_with_requests_at_the_network_in_the_queue_and_given_up(start_server, volume, good, tmp_path):
+    repository = Repository(tmp_path / "models")
+    network = repository.commanded()
+    model = repository.spleen(network, {"max_in_flight": "2"})
+    server = start_server(repository.root)
+    client, came, go = server.grpc(), queue.Queue(), tmp_path / "go"
+    given = tritonclient.grpc.InferInput("INPUT0", list(volume.shape), "FP32")
+    given.set_data_from_numpy(volume)
+    calls = [
+        client.async_infer(model, [given], lambda result, error: came.put((result, error)), request_id=f"when({str(go)!r}, good(x))")
+        for _ in range(6)
+    ]
+    wait_for(go.with_suffix(".begun").exists)
+    calls[3].cancel()
+    assert came.get(timeout=60)[1] is not None
+    server.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: "in-flight requests" in server.text() or "Signal (15)" in server.text())
+    go.touch()
+    # Those that were accepted are answered; none hangs, none gets another one's error.
+    ends = [came.get(timeout=60) for _ in range(5)]
+    for result, error in ends:
+        if error is None:
+            good.assert_is(clients._grpc_answer(result))
+        else:
+            assert "UNAVAILABLE" in str(error.status()) or "CANCELLED" in str(error.status()), error
+    assert any(error is None for _, error in ends), ends
+    assert server.stop() == 0, server.tail()
+
+
+def test_the_first_request_takes_the_steps_of_the_tenth(server, models, record_property, tmp_path):
+    """Nothing is put off until the first request comes: how long it takes, beside the tenth, is a recorded figure and no assertion."""
+    model = models.load(models.write.spleen(models.load(models.write.quick(tmp_path)), size=(96, 96, 96), data_type="TYPE_UINT8"))
+    volume = reference.blobs((128, 128, 100), seed=84)[None]
+    steps = ("read", "foreground", "resize", "argmax", "components", "count", "contour", "write")
+    spent = []
+    for number in range(1, 11):
+        answer = clients.http(server, model, volume)
+        spent.append(sum(metric(server, "spleenseg_step_duration_seconds_sum", model, step=step) for step in steps))
+        assert all(metric(server, "spleenseg_step_duration_seconds_count", model, step=step) == number for step in steps)
+        if number == 1:
+            first = answer
+    for name in clients.OUTPUTS:
+        np.testing.assert_array_equal(answer.arrays[name], first.arrays[name])
+    times = np.diff(spent, prepend=0.0) * 1e3
+    record_property("ms outside the network, requests 1, 2 and 10", " ".join(f"{times[at]:.1f}" for at in (0, 1, 9)))
