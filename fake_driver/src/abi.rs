@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
+use crate::image::Image;
 use crate::kernels;
 use crate::memory::Place;
 use crate::state::*;
@@ -106,7 +107,9 @@ symbols! {
         let device = state.current("cuModuleLoadData")?;
         let head = std::slice::from_raw_parts(image.cast::<u8>(), 4);
         let refused = state.refused_images.iter().any(|refused| head.starts_with(refused));
-        if refused {
+        let image = Image::read(image.cast());
+        state.enter(&format!("load {image}"))?;
+        if refused || !image.runs_on(state.devices[device as usize].capability) {
             return Err(NO_BINARY_FOR_GPU);
         }
         let handle = state.handle();

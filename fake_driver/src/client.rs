@@ -76,7 +76,7 @@ impl FakeDriver {
         function::<extern "C" fn(*const u8, usize)>("fake_driver_refuse_images")(head.as_ptr(), head.len());
     }
 
-    /// How often a function was called, or a kernel ran ("run NAME").
+    /// How often a function was called, a kernel ran ("run NAME"), or machine code or PTX was given ("load sm_86", "load compute_70").
     pub fn calls(&self, call: &str) -> usize {
         function::<extern "C" fn(*const u8, usize) -> usize>("fake_driver_calls")(call.as_ptr(), call.len())
     }

@@ -64,7 +64,8 @@ pub unsafe extern "C" fn fake_driver_refuse_images(head: *const c_char, length: 
     lock().refused_images.push(head);
 }
 
-/// How often a function was called; "run NAME" counts a kernel's runs.
+/// How often a function was called; "run NAME" counts a kernel's runs, "load sm_86" the modules of that machine code, "load
+/// compute_70" those of that PTX.
 ///
 /// # Safety
 /// `call` is a string of that length.

@@ -15,6 +15,7 @@
 mod abi;
 mod client;
 mod control;
+mod image;
 mod kernels;
 mod memory;
 mod state;

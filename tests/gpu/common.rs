@@ -51,16 +51,10 @@ impl Server {
         data_type: &str,
         parameters: Value,
     ) -> Result<LoadedModel<'_>, HostError> {
-        let [h, w, d] = SIZE;
-        let output = |name| json!({"name": name, "data_type": data_type, "dims": [1, h, w, d]});
-        let mut all = json!({"spatial_size": {"string_value": format!("{h},{w},{d}")}});
-        all.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
-        let config = json!({
-            "max_batch_size": 4,
-            "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1, -1, -1]}],
-            "output": [output("MASK"), output("CONTOUR")],
-            "parameters": all,
-        });
+        self.load_config(kind, config(data_type, parameters))
+    }
+
+    pub fn load_config(&self, kind: (u32, i32), config: Value) -> Result<LoadedModel<'_>, HostError> {
         let mut spec = ModelSpec::new("spleen_seg", config);
         spec.instances = vec![kind];
         self.host.load(exported_entry_points!(), spec)
@@ -78,8 +72,38 @@ impl Server {
     }
 }
 
+fn outputs_of<const N: usize>(names: [&str; N], data_type: &str, dims: [i64; 4]) -> [Value; N] {
+    names.map(|name| json!({"name": name, "data_type": data_type, "dims": dims}))
+}
+
+/// With MASK and CONTOUR.
+pub fn config(data_type: &str, parameters: Value) -> Value {
+    let [h, w, d] = SIZE;
+    let mut all = json!({"spatial_size": {"string_value": format!("{h},{w},{d}")}});
+    all.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
+    json!({
+        "max_batch_size": 4,
+        "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1, -1, -1]}],
+        "output": outputs_of(["MASK", "CONTOUR"], data_type, [1, h, w, d]),
+        "parameters": all,
+    })
+}
+
+/// With the outputs on INPUT0's grid too.
+pub fn native_config(data_type: &str, parameters: Value) -> Value {
+    let mut config = config(data_type, parameters);
+    let native = outputs_of(["MASK_NATIVE", "CONTOUR_NATIVE"], data_type, [1, -1, -1, -1]);
+    config["output"].as_array_mut().unwrap().extend(native);
+    config
+}
+
+/// A parameter's value, as configurations have it.
+pub fn text(value: &str) -> Value {
+    json!({"string_value": value})
+}
+
 /// Scores that make a mask with holes: the second class wins above a half.
-fn network(call: &mut ChildCall, memory: (u32, i64)) {
+pub fn network(call: &mut ChildCall, memory: (u32, i64)) {
     let input = call.input("INPUT__0").unwrap();
     let values = input.bytes.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes));
     let mut scores: Vec<f32> = values.clone().map(|_| 0.5).collect();

@@ -4,6 +4,7 @@ use triton_fake_host::exported_entry_points;
 
 use crate::common::*;
 use triton_fake_host::abi::*;
+use triton_spleenseg::cuda::images::CUBINS;
 
 #[track_caller]
 fn refused(prepare: impl FnOnce(&Server), device: i32, expected: &str) {
@@ -43,6 +44,42 @@ fn a_refused_instance_loads_once_the_driver_is_there() {
 }
 
 #[test]
+fn every_gpu_gets_the_newest_machine_code_that_it_runs_or_the_ptx() {
+    let images = CUBINS.iter().map(|(made_for, _)| format!("load sm_{made_for}"));
+    let images: Vec<String> = images.chain(["load compute_70".to_owned()]).collect();
+    let expected = [
+        (70, "compute_70"), // Volta
+        (72, "compute_70"),
+        (75, "sm_75"), // Turing
+        (80, "sm_80"), // Ampere
+        (86, "sm_86"),
+        (87, "sm_86"),
+        (89, "sm_89"),   // Ada
+        (90, "sm_90"),   // Hopper
+        (100, "sm_100"), // Blackwell
+        (103, "sm_100"),
+        (110, "compute_70"),
+        (120, "sm_120"),
+        (121, "sm_120"),
+        (130, "compute_70"), // none of today's
+    ];
+    for (capability, image) in expected {
+        let server = Server::new(HOST);
+        server.driver.device(0, capability, 1 << 30);
+        let model = server.load(GPU_KIND).unwrap();
+        let given: Vec<&str> = images
+            .iter()
+            .filter(|image| server.driver.calls(image) > 0)
+            .map(|image| image.trim_start_matches("load "))
+            .collect();
+        assert_eq!(given, [image], "compute capability {capability}");
+        assert_eq!(server.driver.calls("cuModuleLoadData"), 1, "compute capability {capability}");
+        model.unload();
+        server.check();
+    }
+}
+
+#[test]
 fn where_the_driver_refuses_the_machine_code_it_compiles_the_ptx() {
     for capability in [86, 70, 130] {
         let server = Server::new(HOST);
@@ -52,6 +89,7 @@ fn where_the_driver_refuses_the_machine_code_it_compiles_the_ptx() {
         let compiles =
             |line: &triton_fake_host::LogLine| line.message.contains("the driver compiles the kernels' PTX");
         assert!(server.host.log().iter().any(compiles), "compute capability {capability}");
+        assert_eq!(server.driver.calls("load compute_70"), 1, "compute capability {capability}");
         outputs(&one(&model, request(1)));
         model.unload();
         server.check();

@@ -6,4 +6,6 @@
 mod common;
 mod failing;
 mod loading;
+mod native;
 mod placement;
+mod requests;
