@@ -31,8 +31,12 @@ def run(check: Check) -> None:
     if free < NEEDS_SHM:
         raise Skip(f"{NEEDS_SHM >> 20} MiB of /dev/shm, for the Python backend ({free >> 20} MiB are free; in a container: --shm-size)")
     unet = random_unet(check.work)
-    found = {title: stack(check, title, backend, unet) for title, backend in STACKS.items()}
-    theirs, ours = found.values()
+    theirs, ours = (stack(check, title, backend, unet) for title, backend in STACKS.items())
+    tell(check, theirs, ours)
+
+
+def tell(check: Check, theirs: dict[str, Run], ours: dict[str, Run]) -> None:
+    """The tables, by how requests came."""
     shape = "x".join(map(str, sizes(check).volume[1:]))
     check.say(f"latency of a request, {shape} FP32, the tutorial's UNet with random weights; ms: median (smallest..largest)")
     rows = [

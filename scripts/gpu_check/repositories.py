@@ -45,7 +45,8 @@ class TritonPythonModel:
 
 
 def kind(gpu: bool) -> str:
-    return "KIND_GPU" if gpu else "KIND_CPU"
+    """Of one instance; without a number Triton makes one for each GPU of the machine."""
+    return "kind: KIND_GPU gpus: [ 0 ]" if gpu else "kind: KIND_CPU"
 
 
 def parameter(key: str, value: str) -> str:
@@ -62,7 +63,7 @@ backend: "python"
 max_batch_size: 1
 input [ {{ name: "INPUT__0" data_type: TYPE_FP32 dims: [ 1, -1, -1, -1 ] }} ]
 output [ {{ name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2, -1, -1, -1 ] }} ]
-instance_group [ {{ kind: {kind(gpu)} count: 1 }} ]
+instance_group [ {{ {kind(gpu)} count: 1 }} ]
 {parameter("FORCE_CPU_ONLY_INPUT_TENSORS", "no")}
 """
     (folder.parent / "config.pbtxt").write_text(config)
@@ -89,7 +90,7 @@ def spleen(
     changes = {
         f'name: "{shipped}"': f'name: "{name}"',
         'backend: "spleenseg"': f'backend: "{backend}"',
-        "kind: KIND_CPU": f"kind: {kind(gpu)}",
+        "kind: KIND_CPU": kind(gpu),
         "dims: [ 1, 224, 224, 224 ]": f"dims: [ 1, {', '.join(map(str, size))} ]",
     }
     for old, new in changes.items():

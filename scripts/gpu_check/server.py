@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -103,16 +103,16 @@ class Server:
                 time.sleep(0.05)
 
     def __exit__(self, *_exc) -> None:
-        self.process.send_signal(signal.SIGTERM)
         try:
+            self.process.send_signal(signal.SIGTERM)
             self.process.wait(15)
         except subprocess.TimeoutExpired:
             pass
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
+        finally:
+            # Its stubs too.
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")
@@ -130,7 +130,10 @@ class Server:
             with HTTP.open(request, timeout=120) as reply:
                 return reply.read(), {key.lower(): value for key, value in reply.headers.items()}
         except urllib.error.HTTPError as error:
-            raise RuntimeError(error.read().decode(errors="replace")) from None
+            said = error.read().decode(errors="replace")
+            with suppress(ValueError, KeyError, TypeError):
+                said = json.loads(said)["error"]
+            raise RuntimeError(said) from None
         except OSError as error:
             raise RuntimeError(f"tritonserver does not answer ({error}): {self.reason()}") from None
 

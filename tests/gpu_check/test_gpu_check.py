@@ -15,8 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gpu_check import kernels, parity  # noqa: E402
+from gpu_check import benchmark, kernels, parity  # noqa: E402
 from gpu_check.check import Check  # noqa: E402
+from gpu_check.latency import SMALL, Run  # noqa: E402
 from gpu_check.report import FAILED, NOTHING_CHECKED, PASSED, OutOfTime, Report, Skip  # noqa: E402
 from gpu_check.repositories import spleen, text  # noqa: E402
 from gpu_check.server import Server  # noqa: E402
@@ -176,6 +177,32 @@ def test_times_of_kernels_are_read_from_the_servers_log():
     assert kernels.times(line + later + later, 2) == {"foreground": [2.5, 2.5], "argmax": [0.25, 0.25], "write": [0.125, 0.125]}
     with pytest.raises(RuntimeError, match="times of 1 requests, not of 2"):
         kernels.times(line, 2)
+
+
+def test_a_floor_is_what_a_step_reads_and_writes():
+    run = Run([], {}, b"", {"crop_start": "[[1, 2, 3]]", "crop_end": "[[11, 22, 33]]"})
+    moved = kernels.bytes_moved(SMALL, run)
+    image, grid = SMALL.voxels * 4, SMALL.grid_voxels
+    assert moved["foreground"] == image and moved["resize"] == 10 * 20 * 30 * 4 + grid * 4
+    assert moved["argmax"] == grid * 9 and moved["write"] == grid * 5
+
+
+def made_up_run(milliseconds: float, mask: list[float]) -> Run:
+    times = [milliseconds, 2 * milliseconds, 3 * milliseconds]
+    return Run(times, {"queue": 0.5, "compute infer": milliseconds}, np.float32(mask).tobytes(), {})
+
+
+def test_the_benchmarks_tables_compare_the_two_backends(tmp_path):
+    report = Report(tmp_path / "out", 60)
+    given = Check(tmp_path, tmp_path, tmp_path, report, gpu=False)
+    theirs, ours = {"HTTP": made_up_run(30, [0, 1, 1])}, {"HTTP": made_up_run(10, [0, 1, 1])}
+    benchmark.tell(given, theirs, ours)
+    said = [line.split("  ") for line in report.lines[1].splitlines()]
+    (row,) = [[cell.strip() for cell in line if cell.strip()] for line in said if "HTTP" in "".join(line)]
+    assert row == ["HTTP", "60.0 (30.0..90.0)", "20.0 (10.0..30.0)", "3.00", "3"]
+    assert "masks over HTTP: 0 of 3 voxels differ, 2 are set" in report.lines
+    with pytest.raises(AssertionError, match="other masks"):
+        benchmark.tell(given, theirs, {"HTTP": made_up_run(10, [0, 0, 1])})
 
 
 def test_the_shipped_configurations_take_what_is_changed(tmp_path):
