@@ -36,8 +36,9 @@ SIZE = (224, 224, 224)
 HALF = (112, 112, 112)  # what the UNet inside sees, and what training works on
 HELDOUT_SEED = 100_000
 # From a step on, this share of the scans is also cut to a part of its length, not shorter than this: long scans come first.
-SHORT_SCANS = ((0, 0.0, 1.0), (700, 0.4, 0.4), (1200, 0.6, 0.3), (1750, 0.6, 0.25))
-CONTRASTS_FROM = 1750  # from this step on the spleen is also made brighter or darker than it is, against all around it
+SHORT_SCANS = ((0, 0.0, 1.0), (700, 0.4, 0.4), (1200, 0.6, 0.3), (1750, 0.6, 0.25), (2150, 0.6, 0.18))
+# From a step on, the spleen is also made brighter or darker than it is, against all around it, by up to this.
+CONTRASTS = ((0, 0.0), (1750, 0.08), (2150, 0.12))
 NETWORK = {
     "spatial_dims": 3,
     "in_channels": 1,
@@ -173,8 +174,9 @@ def augment(volume: torch.Tensor, label: torch.Tensor, rng: np.random.Generator,
         _, share, shortest = max(phase for phase in SHORT_SCANS if phase[0] <= step)
         grid = moved(rng, spleen, shortest if share and rng.uniform() < share else None)
         volume, label = F.grid_sample(pair, grid, padding_mode="border", align_corners=False)[0]
-    if step >= CONTRASTS_FROM:
-        volume = volume + label * float(rng.uniform(-0.08, 0.08))
+    _, contrast = max(phase for phase in CONTRASTS if phase[0] <= step)
+    if contrast:
+        volume = volume + label * float(rng.uniform(-contrast, contrast))
     if rng.uniform() < 0.3:
         volume = volume + float(rng.uniform(0, 1)) * (F.avg_pool3d(volume[None], 3, 1, 1)[0] - volume)
     body = volume > 0
