@@ -162,10 +162,12 @@ class Server:
         finally:
             region.close()
 
-    def infer(self, model: str, volume: np.ndarray, outputs: dict, source: Region | None = None) -> tuple[dict, dict]:
+    def infer(
+        self, model: str, volume: np.ndarray, outputs: dict, source: Region | None = None, tensor: str = "INPUT0"
+    ) -> tuple[dict, dict]:
         """Arrays by name, and the response's parameters. `outputs` are regions by name, None for the response itself;
         `source` is the region that the volume lies in, None for the request itself. What lies in a region is not read."""
-        given = {"name": "INPUT0", "shape": list(volume.shape), "datatype": "FP32"}
+        given = {"name": tensor, "shape": list(volume.shape), "datatype": "FP32"}
         given["parameters"] = use(source, volume.nbytes) if source else {"binary_data_size": volume.nbytes}
         wanted = [
             {"name": name, "parameters": use(region, region.byte_size) if region else {"binary_data": True}}

@@ -5,38 +5,34 @@ use std::time::Duration;
 use half::f16;
 use serde_json::{Value, json};
 use triton_fake_host::{
-    Answer, ChildCall, ChildOutput, LoadedModel, LogLine, TestInput, TestRequest, abi::*,
+    ChildCall, ChildOutput, HostError, LogLine, OutputTensor, TestInput, TestRequest, abi::*,
 };
 
 use crate::common::*;
 
-/// What a request came to: shapes and bytes, or the error.
-fn outcome(answer: &Answer) -> Result<Vec<(String, Vec<i64>, Vec<u8>)>, (u32, String)> {
-    let response = answer.result().map_err(|error| (error.code, error.message))?;
-    let bytes = |name: &str| answer.bytes(name).unwrap();
-    Ok(response.outputs.iter().map(|o| (o.name.clone(), o.shape.clone(), bytes(&o.name))).collect())
-}
+type Network = fn(&mut ChildCall, (u32, i64));
+type Outcome = Result<Vec<OutputTensor>, HostError>;
 
 /// The same requests in one call of Execute to an instance of each kind, with the network's answers in each kind of memory. Outcomes
-/// and warnings have to be equal; the CPU's outcomes come back, for the test to see that they are what it is about.
+/// and warnings have to be equal; they come back, for the test to see that they are what it is about.
 #[track_caller]
 fn as_on_the_cpu(
     config: Value,
-    network: Option<fn(&mut ChildCall, (u32, i64))>,
+    network: Option<Network>,
     requests: impl Fn() -> Vec<TestRequest>,
-) -> (Vec<Result<Vec<u8>, String>>, Vec<String>) {
+) -> (Vec<Outcome>, Vec<String>) {
     let run = |kind, memory: (u32, i64)| {
         let server = Server::new(memory);
         if let Some(network) = network {
             server.host.child("segmentation_3d", move |call| network(call, memory));
         }
-        let model: LoadedModel<'_> = server.load_config(kind, config.clone()).unwrap();
+        let model = server.load_config(kind, config.clone()).unwrap();
         let to_host = |request: TestRequest| {
-            let outputs = ["MASK", "CONTOUR"].into_iter();
-            outputs.fold(request, |request, name| request.output_memory(name, HOST.0, HOST.1))
+            request.output_memory("MASK", HOST.0, HOST.1).output_memory("CONTOUR", HOST.0, HOST.1)
         };
         let answers = model.execute(requests().into_iter().map(to_host)).wait();
-        let outcomes: Vec<_> = answers.iter().map(outcome).collect();
+        let outcomes: Vec<Outcome> =
+            answers.iter().map(|answer| answer.result().map(|response| response.outputs.clone())).collect();
         model.unload();
         let lines = server.host.log().into_iter();
         let mut warnings: Vec<_> =
@@ -49,12 +45,14 @@ fn as_on_the_cpu(
     for memory in [HOST, GPU_0] {
         assert!(run(GPU_KIND, memory) == expected, "the network's answers in {memory:?}");
     }
-    let (outcomes, warnings) = expected;
-    let masks = |outcome: Result<Vec<(String, Vec<i64>, Vec<u8>)>, _>| match outcome {
-        Ok(outputs) => Ok(outputs.into_iter().next().unwrap().2),
-        Err((_, message)) => Err(message),
-    };
-    (outcomes.into_iter().map(masks).collect(), warnings)
+    expected
+}
+
+/// The bytes of MASK.
+#[track_caller]
+fn mask(outcome: &Outcome) -> &[u8] {
+    let outputs = outcome.as_ref().unwrap_or_else(|e| panic!("{e}"));
+    outputs[0].bytes.as_ref().unwrap()
 }
 
 fn has_several_values(bytes: &[u8]) -> bool {
@@ -77,7 +75,7 @@ fn int16_volumes() {
             TestRequest::new([volume().memory(PINNED.0, PINNED.1).split(&[1001])]),
         ]
     });
-    assert!(outcomes.iter().all(|mask| has_several_values(mask.as_ref().unwrap())));
+    assert!(outcomes.iter().all(|outcome| has_several_values(mask(outcome))));
 }
 
 /// Three classes in FP16, in bands that both labels have several components of.
@@ -101,7 +99,7 @@ fn three_classes_in_fp16() {
     ] {
         let config = config("TYPE_UINT8", parameters);
         let (outcomes, _) = as_on_the_cpu(config, Some(three_classes), || vec![request(11)]);
-        let mask = outcomes[0].as_ref().unwrap();
+        let mask = mask(&outcomes[0]);
         assert!([0, 1, 2].iter().all(|label| mask.contains(label)), "each class is there");
     }
 }
@@ -151,16 +149,15 @@ fn its_own_error(call: &mut ChildCall, _memory: (u32, i64)) {
 #[test]
 fn networks_that_answer_wrongly() {
     let config = || config("TYPE_UINT8", json!({}));
-    for (network, expected) in [
-        (wrong_shape as fn(&mut ChildCall, (u32, i64)), "[1,2,3,4,5]"),
-        (its_own_error, "the network's own words"),
-    ] {
+    for (network, expected) in
+        [(wrong_shape as Network, "[1,2,3,4,5]"), (its_own_error, "the network's own words")]
+    {
         let (outcomes, _) = as_on_the_cpu(config(), Some(network), || vec![request(1)]);
-        let error = outcomes[0].as_ref().unwrap_err().replace(", ", ",");
+        let error = outcomes[0].as_ref().unwrap_err().message.replace(", ", ",");
         assert!(error.contains(expected), "{error}");
     }
     let (outcomes, warnings) = as_on_the_cpu(config(), Some(not_a_number), || vec![request(1)]);
-    assert!(has_several_values(outcomes[0].as_ref().unwrap()));
+    assert!(has_several_values(mask(&outcomes[0])));
     assert!(warnings.iter().any(|line| line.contains("NaN")), "{warnings:?}");
 }
 
