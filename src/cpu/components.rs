@@ -28,6 +28,7 @@ pub(super) struct Scratch {
 /// The working memory of one search.
 #[derive(Default)]
 struct Search {
+    /// Of the search for one component that outweighs all others.
     fills: Vec<majority::Slab>,
     slabs: Vec<Slab>,
     /// For each run of all slabs its parent, and then the number of its component.

@@ -16,7 +16,8 @@ const MOST_SWEEPS: usize = 8;
 const MOST_ROUNDS: usize = 8;
 
 /// Keeps the component that has more than half of the voxels that `table` selects, 26 neighbours each, and sets the others
-/// to 0. Without a table the labels are 0 or 1 and 1 is selected. Where it finds none it changes nothing and is false.
+/// to 0. Without a table the labels are 0 or 1 and 1 is selected. Where it finds none it changes nothing and is false;
+/// where nothing is selected there is nothing to do.
 pub(super) fn keep(
     labels: &mut Labels,
     table: Option<&[u8; 256]>,
@@ -41,7 +42,7 @@ pub(super) fn keep(
         .par_iter()
         .map(|slab| (simd::run(Count(&slab.selected)), simd::run(Count(slab.inner()))))
         .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    if filled <= selected - filled {
+    if selected > 0 && filled <= selected - filled {
         return Ok(false);
     }
     if filled < selected {
@@ -138,11 +139,10 @@ impl Slab {
         let at = i * plane + j * width;
         let mut changed = false;
         let (mut before, mut here) = (0, near(&self.filled, at, plane, width));
-        for word in 0..width {
+        for (word, &selected) in selected.iter().enumerate() {
             let after = if word + 1 < width { near(&self.filled, at + word + 1, plane, width) } else { 0 };
             let touched = here | here << 1 | before >> 63 | here >> 1 | after << 63;
-            let (fill, selected) = (self.filled[at + word], selected[word]);
-            if touched & selected != fill {
+            if touched & selected != self.filled[at + word] {
                 self.filled[at + word] = spread(touched & selected, selected);
                 changed = true;
             }
