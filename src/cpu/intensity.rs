@@ -27,7 +27,12 @@ impl Voxel for [u8; 2] {
 /// The scaled intensity. Each operation is rounded to float32; NaN stays NaN, also through the limits.
 #[inline(always)]
 pub(super) fn scaled(scale: &Scale, value: f32) -> f32 {
-    let mut value = (value - scale.a_min) / scale.a_span;
+    ranged(scale, (value - scale.a_min) / scale.a_span)
+}
+
+/// What comes after the division by the span: the range `b`, and the limits.
+#[inline(always)]
+pub(super) fn ranged(scale: &Scale, mut value: f32) -> f32 {
     if let Some((span, min)) = scale.b {
         value = value * span + min;
     }

@@ -15,7 +15,8 @@ pub(super) fn crop_scale_resize(
     plan: &CropScaleResize,
     pool: &HostPool,
 ) -> Result<Tensor> {
-    if plan.mode != ResizeMode::Area || !area::is_separable(plan)? {
+    let has_inverse = plan.scale.a_span.recip().is_normal();
+    if plan.mode != ResizeMode::Area || !has_inverse || !area::is_separable(plan)? {
         return reference::resize::crop_scale_resize(input, plan, pool);
     }
     let mut tensor = Tensor::take(pool, plan.size)?;

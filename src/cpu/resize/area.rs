@@ -10,7 +10,7 @@ use triton_backend_api::Result;
 
 use crate::config::Scale;
 use crate::cpu::allocate;
-use crate::cpu::intensity::{Voxel, scaled};
+use crate::cpu::intensity::{Voxel, ranged};
 use crate::cpu::reference::resize::area::covered;
 use crate::cpu::simd::{self, Kernel};
 use crate::pipeline::CropScaleResize;
@@ -31,6 +31,9 @@ pub(crate) fn is_separable(plan: &CropScaleResize) -> Result<bool> {
     let window = largest.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
     Ok(from != to && to.count() > 1 && window.is_some_and(|window| window <= LARGEST_WINDOW))
 }
+
+/// The longest row of sums, with a 0 after it, whose places need no check; a power of two.
+const LINE: usize = 4096;
 
 /// What one index of the result covers along an axis.
 #[derive(Clone)]
@@ -66,7 +69,7 @@ pub(super) fn mean<V: Voxel>(
     let means = planes.map(|(group, planes)| {
         let mut sums =
             allocate::filled(axes.columns_read.len() * axes.depth_read.len(), 0.0, "a plane of sums")?;
-        let mut line = allocate::filled(axes.depth_read.len() + 1, 0.0, "a row of sums")?;
+        let mut line = allocate::filled(LINE.max(axes.depth_read.len()), 0.0, "a row of sums")?;
         let mut finite = true;
         for (plane, row) in planes.chunks_exact_mut(plane_size).zip(&rows[group * PLANES_AT_A_TIME..]) {
             let (sums, line) = (&mut sums, &mut line);
@@ -106,7 +109,7 @@ fn taps(depths: &[Window], read: &Range<usize>) -> Option<Vec<[u32; 2]>> {
         true => (window.inside.start - read.start + at) as u32,
         false => read.len() as u32,
     };
-    let short = depths.iter().all(|window| window.inside.len() <= 2) && u32::try_from(read.len()).is_ok();
+    let short = depths.iter().all(|window| window.inside.len() <= 2) && read.len() < LINE;
     short.then(|| depths.iter().map(|window| [tap(window, 0), tap(window, 1)]).collect())
 }
 
@@ -130,17 +133,18 @@ impl<V: Voxel> Kernel for PlaneOfMeans<'_, V> {
     fn run(self) -> bool {
         let Self { voxels, image, scale, row, axes, sums, line, plane } = self;
         let mut finite = true;
+        let inverse = scale.a_span.recip();
         let depth = axes.depth_read.len();
         // Over the planes of the window, with scaling. Padding adds 0: only voxels of the image are summed.
         for (sums, j) in sums.chunks_exact_mut(depth.max(1)).zip(axes.columns_read.clone()) {
             let mut rows =
                 row.inside.clone().map(|i| &voxels[image.offset([i, j, axes.depth_read.start])..][..depth]);
             match rows.next() {
-                Some(row) => finite &= add::<V, true>(sums, row, scale),
+                Some(row) => finite &= add::<V, true>(sums, row, scale, inverse),
                 None => sums.fill(0.0),
             }
             for row in rows {
-                finite &= add::<V, false>(sums, row, scale);
+                finite &= add::<V, false>(sums, row, scale, inverse);
             }
         }
         for (out, column) in plane.chunks_exact_mut(axes.depths.len()).zip(&axes.columns) {
@@ -158,9 +162,10 @@ impl<V: Voxel> Kernel for PlaneOfMeans<'_, V> {
             }
             // Over the voxels of the window.
             let factor = 1.0 / (row.covered * column.covered);
-            if let Some(taps) = &axes.taps {
-                for ((out, [first, second]), along_depth) in out.iter_mut().zip(taps).zip(&axes.factors) {
-                    *out = (line[*first as usize] + line[*second as usize]) * (factor * along_depth);
+            if let (Some(taps), Some(line)) = (&axes.taps, line.first_chunk::<LINE>()) {
+                for ((out, taps), along_depth) in out.iter_mut().zip(taps).zip(&axes.factors) {
+                    let [first, second] = taps.map(|at| line[at as usize % LINE]);
+                    *out = (first + second) * (factor * along_depth);
                 }
                 continue;
             }
@@ -176,14 +181,15 @@ impl<V: Voxel> Kernel for PlaneOfMeans<'_, V> {
     }
 }
 
-/// Sets or increases a row of sums by a row of the input, scaled. Says whether the row has only finite numbers.
+/// Sets or increases a row of sums by a row of the input, scaled. Says whether the row has only finite numbers. Dividing by
+/// the span takes several times as long as multiplying by its inverse, and differs by the rounding of one operation.
 #[inline(always)]
-fn add<V: Voxel, const FIRST: bool>(sums: &mut [f32], row: &[V], scale: &Scale) -> bool {
+fn add<V: Voxel, const FIRST: bool>(sums: &mut [f32], row: &[V], scale: &Scale, inverse: f32) -> bool {
     let mut finite = true;
     for (sum, voxel) in sums.iter_mut().zip(row) {
         let value = voxel.value();
         finite &= value.abs() < f32::INFINITY;
-        let value = scaled(scale, value);
+        let value = ranged(scale, (value - scale.a_min) * inverse);
         *sum = if FIRST { value } else { *sum + value };
     }
     finite
