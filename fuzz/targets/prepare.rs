@@ -1,0 +1,68 @@
+//! Box, crop, scaling and resize of any volume are the plain form's: the box to the voxel, the intensities within 1e-5.
+#![no_main]
+
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use spleenseg_fuzz::{CPU, REFERENCE, THREADS, shape};
+use triton_spleenseg::config::{ResizeMode, Scale};
+use triton_spleenseg::cpu::Input;
+use triton_spleenseg::pipeline::{CropScaleResize, Device};
+use triton_spleenseg::volume::VoxelType;
+
+fn compare(u: &mut Unstructured) -> Result<()> {
+    let voxel_type = *u.choose(&[VoxelType::Fp32, VoxelType::Int16])?;
+    let mode = *u.choose(&[
+        ResizeMode::Area,
+        ResizeMode::Area,
+        ResizeMode::Trilinear { align_corners: false },
+        ResizeMode::Trilinear { align_corners: true },
+        ResizeMode::Nearest,
+        ResizeMode::NearestExact,
+    ])?;
+    let limits = *u.choose(&[(Some(0.0), Some(1.0)), (None, None), (Some(0.0), None)])?;
+    let b = *u.choose(&[Some((1.0, 0.0)), None, Some((3.0, -1.5))])?;
+    let scale = Scale { a_min: -57.0, a_span: 221.0, b, lowest: limits.0, highest: limits.1 };
+    let margin = [(); 3].map(|()| u.int_in_range(0..=2).unwrap_or(0));
+    let divisible = [(); 3].map(|()| u.int_in_range(0..=5).unwrap_or(0));
+    let allow_smaller = u.arbitrary()?;
+    let (image, size) = (shape(u)?, shape(u)?);
+
+    // Voxels are the rest of the bytes, again and again: any bits at all, or numbers about the window.
+    let plain: bool = u.arbitrary()?;
+    let rest = u.bytes(u.len())?;
+    let count = image.count();
+    let at = |index: usize| rest.get(index % rest.len().max(1)).copied().unwrap_or(0);
+    let bytes: Vec<u8> = match (voxel_type, plain) {
+        (_, false) => (0..count * voxel_type.size()).map(at).collect(),
+        (VoxelType::Fp32, true) => {
+            (0..count).flat_map(|i| (f32::from(at(i)) * 2.0 - 200.0).to_ne_bytes()).collect()
+        }
+        (VoxelType::Int16, true) => {
+            (0..count).flat_map(|i| (i16::from(at(i)) * 2 - 200).to_ne_bytes()).collect()
+        }
+    };
+    let Ok(input) = Input::new(&bytes, voxel_type, image) else { panic!("a whole volume is refused") };
+
+    let found = CPU.find_foreground(&input, &scale);
+    assert_eq!(found, REFERENCE.find_foreground(&input, &scale));
+    let Ok(Some(tight)) = found.map(|found| found.bounding_box) else { return Ok(()) };
+    let crop = tight.with_margin(margin, allow_smaller, image).made_divisible(divisible);
+    let plan = CropScaleResize { scale, crop, size, mode };
+    let (found, expected) =
+        (CPU.crop_scale_resize(&input, &plan), REFERENCE.crop_scale_resize(&input, &plan));
+    let (Ok(found), Ok(expected)) = (found, expected) else { panic!("{plan:?} is refused") };
+    assert_eq!((found.shape(), expected.shape()), (size, size));
+    for (at, (found, expected)) in found.data().iter().zip(expected.data()).enumerate() {
+        // Without limits intensities are as large as their input: the tolerance grows with them.
+        let tolerance = 1e-5 * expected.abs().max(1.0);
+        let close =
+            (found - expected).abs() <= tolerance || found == expected || found.is_nan() && expected.is_nan();
+        assert!(close, "voxel {at}: {found}, plainly {expected}; {plan:?}");
+    }
+    Ok(())
+}
+
+fuzz_target!(|data: &[u8]| {
+    // Too few bytes are no volume.
+    let _ = THREADS.run(|| compare(&mut Unstructured::new(data)));
+});
