@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/test.sh [SUITE [PYTEST_ARGUMENT..]]
-# Without arguments all suites, in this order: lint rust sanitizers torchscript parity tools e2e client. Installs and builds what is missing.
+# Without arguments all suites, in this order: lint rust fuzz torchscript parity tools e2e sanitizers client. Installs and builds what is missing.
 # Ends with one line of counts over all suites: "N passed, N failed, N skipped". Fails if anything failed or nothing ran.
 # SPLEENSEG_TEST_DATA names the folder with the real CT (default ../shared/data); without it those tests are skipped.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
@@ -9,8 +9,9 @@ source "$ROOT/scripts/lib/build.sh"
 source "$ROOT/scripts/lib/model.sh"
 source "$ROOT/scripts/lib/server.sh"
 source "$ROOT/scripts/lib/suites.sh"
+source "$ROOT/scripts/lib/fuzz.sh"
 
-suites=(lint rust sanitizers torchscript parity tools e2e client)
+suites=(lint rust fuzz torchscript parity tools e2e sanitizers client)
 if (($#)); then
   printf '%s\n' "${suites[@]}" | grep -qx -- "$1" || die "unknown suite '$1'; there are: ${suites[*]}"
   suites=("$1")
@@ -21,7 +22,7 @@ SPLEENSEG_TEST_DATA=$(realpath -m "${SPLEENSEG_TEST_DATA:-../shared/data}")
 export SPLEENSEG_TEST_DATA
 
 need_rust
-declare -A environments_of=([lint]="lint libtorch cuda" [rust]="cuda" [sanitizers]="" [torchscript]="libtorch test" [parity]="test cuda" [tools]="serve test release deploy cuda" [e2e]="serve libtorch test client release floor below cuda" [client]="serve libtorch client client_test cuda")
+declare -A environments_of=([lint]="lint libtorch cuda" [rust]="cuda" [fuzz]="" [torchscript]="libtorch test" [parity]="test cuda" [tools]="serve test release deploy cuda" [e2e]="serve libtorch test client release floor below cuda" [sanitizers]="serve test" [client]="serve libtorch client client_test cuda")
 # In the order in which they are needed; suites often share one.
 mapfile -t needed < <(for suite in "${suites[@]}"; do tr ' ' '\n' <<<"${environments_of[$suite]}"; done | awk 'NF && !seen[$0]++')
 announce_environments "${needed[@]}"

@@ -62,6 +62,7 @@ PY
 
 suite_lint() {
   check "cargo fmt" cargo fmt --all --check
+  check "cargo fmt, fuzz targets" cargo fmt --check --manifest-path fuzz/Cargo.toml
   check "cargo clippy" cargo clippy --locked --all-targets -- -D warnings
   check "cargo clippy, emulated driver" cargo clippy --locked -p fake_driver --all-targets -- -D warnings
   check "cargo clippy, the CPU alone" cargo clippy --locked --no-default-features --features backend --lib -- -D warnings
@@ -145,6 +146,7 @@ suite_sanitizers() {
     printf -- '-- valgrind: skipped, it is not installed (Debian: apt-get install valgrind)\n'
     count "valgrind" 0 0 1
   fi
+  server_under_address_sanitizer
 }
 
 test_options() { printf -- '--test %s ' "$@"; } # test_options TEST.. : what selects them of cargo's tests
@@ -160,6 +162,28 @@ address_sanitizer() {
       $(test_options backend faults faults_server faults_streams in_process_memory in_process_waiting memory metrics requests \
         streams taking_over views ledger)
   )
+}
+
+# The real server with the spleen_seg backend compiled for AddressSanitizer: requests of every kind, right, wrong and random, and that a
+# mistake would be seen. A cdylib comes without the sanitizer's runtime, so gcc's, which has the same interface, is loaded before the server.
+server_under_address_sanitizer() {
+  local target=x86_64-unknown-linux-gnu folder=$ROOT/target/sanitizers/x86_64-unknown-linux-gnu backends=$ROOT/build/address_sanitizer
+  if ! (
+    export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address"
+    cargo build --locked --lib --no-default-features --features backend --target "$target" --target-dir target/sanitizers &&
+      install_backend spleenseg "$folder/debug/libtriton_spleenseg.so" "$backends" &&
+      rustc --edition 2024 --crate-type cdylib -Zsanitizer=address --target "$target" tests/e2e/faulty/backend.rs -o "$folder/libtriton_faulty.so"
+  ); then
+    count "server, address sanitizer" 0 1 0
+    return
+  fi
+  locate_triton
+  SPLEENSEG_BACKENDS=$backends SPLEENSEG_FAULTY_BACKEND=$folder/libtriton_faulty.so SPLEENSEG_RANDOM_REQUESTS=100 \
+    SPLEENSEG_TRITON=$TRITON_SERVER SPLEENSEG_TRITON_LIBRARIES=$TRITON_LIBRARIES SPLEENSEG_STOCK_BACKENDS=$TRITON_STOCK_BACKENDS \
+    SPLEENSEG_ADDRESS_SANITIZER=$(gcc -print-file-name=libasan.so) \
+    run_pytest "server, address sanitizer" tests/e2e/address_sanitizer.py tests/e2e/test_random_requests.py tests/e2e/test_transports.py \
+    tests/e2e/test_native.py tests/e2e/test_errors.py tests/e2e/test_lifetime.py -k "any_request or caught or small_volume or odd_pieces or \
+    foreground or wrong_input or native_outputs or batches or takes_too_long or again_and_again or several_instances"
 }
 
 # Fewer, one by one: under valgrind those that make every call fail once take minutes.
