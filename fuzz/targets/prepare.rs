@@ -43,16 +43,27 @@ fn compare(u: &mut Unstructured) -> Result<()> {
     };
     let Ok(input) = Input::new(&bytes, voxel_type, image) else { panic!("a whole volume is refused") };
 
-    let found = CPU.find_foreground(&input, &scale);
-    assert_eq!(found, REFERENCE.find_foreground(&input, &scale));
-    let Ok(Some(tight)) = found.map(|found| found.bounding_box) else { return Ok(()) };
+    let (Ok(found), Ok(expected)) =
+        (CPU.find_foreground(&input, &scale), REFERENCE.find_foreground(&input, &scale))
+    else {
+        panic!("no search")
+    };
+    assert_eq!(found.bounding_box, expected.bounding_box);
+    let Some(tight) = found.bounding_box else {
+        assert_eq!(found, expected);
+        return Ok(());
+    };
     let crop = tight.with_margin(margin, allow_smaller, image).made_divisible(divisible);
     let plan = CropScaleResize { scale, crop, size, mode };
-    let (found, expected) =
-        (CPU.crop_scale_resize(&input, &plan), REFERENCE.crop_scale_resize(&input, &plan));
-    let (Ok(found), Ok(expected)) = (found, expected) else { panic!("{plan:?} is refused") };
-    assert_eq!((found.shape(), expected.shape()), (size, size));
-    for (at, (found, expected)) in found.data().iter().zip(expected.data()).enumerate() {
+    let (Ok(resized), Ok(plainly)) =
+        (CPU.crop_scale_resize(&input, &plan), REFERENCE.crop_scale_resize(&input, &plan))
+    else {
+        panic!("{plan:?} is refused")
+    };
+    // What the search did not look at is counted after the resize.
+    assert_eq!(CPU.count_not_finite(&input, found, &resized), Ok(expected), "{plan:?}");
+    assert_eq!((resized.shape(), plainly.shape()), (size, size));
+    for (at, (found, expected)) in resized.data().iter().zip(plainly.data()).enumerate() {
         // Without limits intensities are as large as their input: the tolerance grows with them.
         let tolerance = 1e-5 * expected.abs().max(1.0);
         let close =
