@@ -41,7 +41,8 @@ PY
 start_server() { # start_server REPOSITORY HTTP GRPC METRICS [TRITON_OPTION..]
   local repository=$1 http=$2 grpc=$3 metrics=$4
   shift 4
-  LD_LIBRARY_PATH=$TRITON_LIBRARIES${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} setsid "$TRITON_SERVER" \
+  # Huge pages for the network's tensors, where the kernel gives them: torchscript_backend/README.md, "Speed and results".
+  THP_MEM_ALLOC_ENABLE=${THP_MEM_ALLOC_ENABLE:-1} LD_LIBRARY_PATH=$TRITON_LIBRARIES${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} setsid "$TRITON_SERVER" \
     --model-repository="$repository" --backend-directory="$BACKENDS" \
     --http-address=127.0.0.1 --http-port="$http" \
     --grpc-address=127.0.0.1 --grpc-port="$grpc" \

@@ -87,7 +87,7 @@ def test_several_inputs_by_argument_name_and_several_outputs(server, models, tmp
 max_batch_size: 2
 input [ { name: "right" data_type: TYPE_FP32 dims: [ 3 ] }, { name: "left" data_type: TYPE_FP32 dims: [ 3 ] } ]
 output [ { name: "OUTPUT__1" data_type: TYPE_FP32 dims: [ 3 ] }, { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 3 ] } ]
-instance_group [ { kind: KIND_CPU } ]
+# No instance_group: the GPUs that Triton finds, else the CPU.
 """,
         )
     )

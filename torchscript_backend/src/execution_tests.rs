@@ -259,7 +259,8 @@ fn gpus() -> String {
     match libtorch::gpus() {
         Ok(count) => format!("libtorch sees {count} GPUs"),
         Err(why) => {
-            assert!(why.starts_with("libtorch_cuda.so cannot be loaded: "), "{why}");
+            let reason = why.strip_prefix("libtorch_cuda.so cannot be loaded: ").unwrap_or_default();
+            assert!(reason.contains(".so"), "which library is missing: {why}");
             why
         }
     }
@@ -268,7 +269,6 @@ fn gpus() -> String {
 #[test]
 fn a_gpu_instance_that_cannot_run_on_its_gpu_refuses_the_load() {
     let host = FakeHost::new();
-    host.set_gpus(1000);
     let mut network = Network::new(DOUBLE, one_to_one());
     network.instances.push((TRITONSERVER_INSTANCEGROUPKIND_GPU, 999));
     let error = network.load(&host).map(drop).unwrap_err();

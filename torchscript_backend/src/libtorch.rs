@@ -1,6 +1,7 @@
 //! What tch does not offer, or not safely: memory lent by the server as tensors, calls of a module that free what they were
 //! given also when they fail, autocast, and libtorch's part for GPUs. The only file of this backend with unsafe code.
 
+use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::path::Path;
@@ -356,7 +357,10 @@ pub fn gpus() -> Result<i64, String> {
     if LOADED.get().is_none() {
         // SAFETY: the rest of the libtorch that this library is linked with, which registers itself there.
         let library = unsafe { Library::open(Some(LIBRARY), RTLD_LAZY | RTLD_GLOBAL) };
-        let library = library.map_err(|error| format!("{LIBRARY} cannot be loaded: {error}"))?;
+        let library = library.map_err(|error| {
+            let linker = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            format!("{LIBRARY} cannot be loaded: {linker}")
+        })?;
         LOADED.get_or_init(|| library);
     }
     // SAFETY: takes nothing.

@@ -48,8 +48,8 @@ pub struct OutputSpec {
 
 impl Model for TorchModel {
     fn load(cx: &ModelContext) -> Result<Self> {
-        // libtorch asks once, when first it needs to know, whether its part for GPUs is there. A model on the CPU must not
-        // settle that for those that come later.
+        // libtorch looks for its part for GPUs once, at the first convolution of the process, on the CPU too. A model on
+        // the CPU must not settle that for those that come later.
         if libtorch::has_driver()
             && let Err(why) = libtorch::gpus()
         {

@@ -82,9 +82,13 @@ mod tests {
     use crate::testing::write_module;
 
     fn segment(forward: &str) -> Result<Scores> {
+        segment_with(forward, [])
+    }
+
+    fn segment_with<const N: usize>(forward: &str, parameters: [(&str, &str); N]) -> Result<Scores> {
         let folder = tempfile::tempdir().unwrap();
         write_module(folder.path(), forward, &[]);
-        let network = SegmentationNetwork::load(&folder.path().join("model.pt"), [])?;
+        let network = SegmentationNetwork::load(&folder.path().join("model.pt"), parameters)?;
         let volume: Vec<u8> = (0..24u8).flat_map(|v| f32::from(v).to_le_bytes()).collect();
         network.segment(&volume, [2, 3, 4])
     }
@@ -98,6 +102,16 @@ mod tests {
         assert_eq!(scores.bytes.elements::<f32>(), expected);
         let half = segment("x: Tensor) -> Tensor:\n    return x.to(5)").unwrap();
         assert!(half.half && half.bytes.as_slice().len() == 48);
+    }
+
+    #[test]
+    fn autocast_leaves_scores_that_the_pipeline_takes() {
+        let matmul = "x: Tensor) -> Tensor:\n    return torch.matmul(x, torch.ones([4, 4]))";
+        for (value, half) in [("off", false), ("bfloat16", false), ("float16", true)] {
+            let scores = segment_with(matmul, [("AUTOCAST", value)]).unwrap();
+            let size = if half { 48 } else { 96 };
+            assert_eq!((scores.half, scores.bytes.as_slice().len()), (half, size), "{value}");
+        }
     }
 
     #[test]
