@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import reference
 from clients import Answer
 from models import SIZE, TWO_CLASSES, scores
+
+
+# How often tests of faults did what, for the figures at the end of a run.
+TRIED = Counter()
 
 
 def expected(volume: np.ndarray, expression: str = TWO_CLASSES, size=SIZE, post: dict | None = None, **pre):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tritonclient.http
+from checks import TRIED
 from leaks import Held
 from models import ROOT, Repository
 from triton import Triton, backend_folder
@@ -44,6 +45,9 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_terminal_summary(terminalreporter):
     """Figures that tests recorded: for a reader, and no assertion."""
+    if TRIED:
+        terminalreporter.section("faults tried")
+        terminalreporter.write_line(", ".join(f"{count} {what}" for what, count in TRIED.items()))
     recorded = [(report.nodeid, *figure) for reports in terminalreporter.stats.values() for report in reports for figure in getattr(report, "user_properties", []) if report.when == "call"]
     if recorded:
         terminalreporter.section("recorded figures")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import reference
 import tritonclient.grpc
-from checks import Expected
+from checks import TRIED, Expected
 from leaks import wait_for
 from models import Repository
 from test_operation import WARMUP, metric
@@ -87,6 +87,7 @@ def test_either_model_is_unloaded_and_loaded_under_load(server, models, volume, 
     with Load(server, model, network, volume, good) as load:
         for turn in range(4):
             for name in ((network,), (model,), (network, model), (model, network))[turn]:
+                TRIED["models taken away under load"] += 1
                 models.unload(name)
                 wait_for(lambda: not models.client.is_model_ready(name))
                 models.load(name)

@@ -6,7 +6,7 @@ import clients
 import numpy as np
 import pytest
 import reference
-from checks import Expected, expected
+from checks import TRIED, Expected, expected
 from leaks import wait_for
 from models import SIZE, Repository
 from tritonclient.utils import InferenceServerException as Failed
@@ -33,6 +33,7 @@ def good(volume) -> Expected:
 
 
 def refused(send, server, model, volume, command: str) -> str:
+    TRIED["faults of the network"] += 1
     with pytest.raises(Failed) as error:
         send(server, model, volume, request_id=command)
     return error.value.message().replace(", ", ",")

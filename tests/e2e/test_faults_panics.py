@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tritonclient.http
+from checks import TRIED
 from leaks import threads, wait_for
 from tritonclient.utils import InferenceServerException
 
@@ -15,6 +16,7 @@ GIVEN = np.arange(6, dtype=np.float32)
 def panics(models, at: str = "") -> str:
     """A model of the example `panics`, written."""
     name = models.write.name("panics")
+    TRIED["panics"] += bool(at)
     tensors = "".join(f'{kind} [ {{ name: "{tensor}" data_type: TYPE_FP32 dims: [ -1 ] }} ]\n' for kind, tensor in (("input", "IN"), ("output", "OUT")))
     parameter = f'parameters {{ key: "panic" value {{ string_value: "{at}" }} }}\n'
     models.write.write(name, f'name: "{name}"\nbackend: "panics"\n{tensors}{parameter}instance_group [ {{ kind: KIND_CPU }} ]\n')
@@ -22,6 +24,7 @@ def panics(models, at: str = "") -> str:
 
 
 def echo(client, model: str, place: str = "") -> np.ndarray:
+    TRIED["panics"] += bool(place)
     given = tritonclient.http.InferInput("IN", list(GIVEN.shape), "FP32")
     given.set_data_from_numpy(GIVEN)
     return client.infer(model, [given], request_id=place).as_numpy("OUT")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import reference
 import tritonclient.grpc
-from checks import Expected
+from checks import TRIED, Expected
 from models import SIZE
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import shared_memory as shm
@@ -78,6 +78,7 @@ def request(change: dict | None = None, **parameters) -> dict:
 
 
 def assert_refused(server, model, *arguments, **headers) -> None:
+    TRIED["malformed requests"] += 1
     status, text = post(server, model, *arguments, **headers)
     shown = [str(a)[:200] for a in arguments]
     assert 400 <= status < 600, (shown, headers, status, text[:300])
@@ -143,7 +144,7 @@ def test_byte_counts_that_are_not_those_of_the_shape(server, model, volume):
 def test_json_that_is_no_request(server, model):
     whole = request()
     for header in (
-        b"", b"{", b"{{{", b"null", b"[]", b"7", b'"inputs"', b"\xff\xfe\0", b"[" * 300, b'{"inputs":[{"name":"INPUT0"', {}, {"inputs": None},
+        b"", b"{", b"{{{", b"null", b"[]", b"7", b'"inputs"', b"\xff\xfe\0", b"[" * 10_000, b'{"inputs":[{"name":"INPUT0"', {}, {"inputs": None},
         {"inputs": 5}, {"inputs": {}}, {"inputs": []}, {"inputs": [None]}, {"inputs": [[]]}, {"inputs": [{}]},
         {"inputs": whole["inputs"] * 2}, {"inputs": whole["inputs"], "outputs": 5}, {"inputs": whole["inputs"], "outputs": [{"name": 5}]},
         {"inputs": whole["inputs"], "outputs": [{"name": "SPLEEN"}]}, {"inputs": whole["inputs"], "parameters": 5},
@@ -261,6 +262,7 @@ def test_grpc_messages_that_are_no_requests(server, model, volume):
     raw = volume.tobytes()
 
     def refused(contents=(), shape=SHAPE, floats=(), inputs=1, **parameters) -> None:
+        TRIED["malformed requests"] += 1
         message = service_pb2.ModelInferRequest(model_name=model, raw_input_contents=contents)
         for _ in range(inputs):
             tensor = message.inputs.add(name="INPUT0", datatype="FP32", shape=shape)

@@ -14,7 +14,7 @@ import pytest
 import reference
 import tritonclient.grpc
 import tritonclient.http
-from checks import Expected, expected
+from checks import TRIED, Expected, expected
 from conftest import watched
 from leaks import Held, descriptors, wait_for
 from models import SIZE, Repository
@@ -50,6 +50,7 @@ class Limited:
 
     @contextmanager
     def limit(self, kind: int, most: int) -> Iterator[None]:
+        TRIED["limits reached"] += 1
         before = resource.prlimit(self.pid, kind, (most, resource.prlimit(self.pid, kind)[1]))
         try:
             yield
