@@ -135,6 +135,24 @@ fn between_two_models_on_the_gpu_no_volume_crosses_to_the_host() {
 }
 
 #[test]
+fn a_cpu_instance_refuses_gpu_memory_and_names_it() {
+    let server = Server::new(HOST);
+    let model = server.load(CPU_KIND).unwrap();
+    let input = input([1, 4, 4, 4], 7).memory(GPU_0.0, GPU_0.1);
+    for (request, tensor) in [
+        (TestRequest::new([input]), "'INPUT0'"),
+        (request(7).output_memory("CONTOUR", GPU_0.0, GPU_0.1), "'CONTOUR'"),
+    ] {
+        let error = one(&model, request).result().unwrap_err();
+        assert_eq!(error.code, TRITONSERVER_ERROR_UNSUPPORTED, "{error}");
+        assert!(error.message.contains(tensor) && error.message.contains("memory of GPU 0"), "{error}");
+    }
+    outputs(&one(&model, request(7)));
+    model.unload();
+    server.check();
+}
+
+#[test]
 fn memory_of_an_unknown_kind_is_refused() {
     let server = Server::new(GPU_0);
     let model = server.load(GPU_KIND).unwrap();
