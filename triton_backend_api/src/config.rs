@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::data_type::DataType;
 use crate::error::{Error, Result};
@@ -34,11 +34,11 @@ impl From<Value> for ModelConfig {
 }
 
 impl ModelConfig {
-    /// Reads the JSON form, version 1.
+    /// Reads the JSON form, version 1, which is an object.
     pub fn from_json(text: &str) -> Result<Self> {
         serde_json::from_str(text)
-            .map(|json| Self { json })
-            .map_err(|e| Error::internal(format!("the server's model configuration is no JSON: {e}")))
+            .map(|object: Map<String, Value>| Self { json: object.into() })
+            .map_err(|e| Error::internal(format!("the server's model configuration is no JSON object: {e}")))
     }
 
     /// The whole of it; nothing the server said is lost.
@@ -243,7 +243,12 @@ mod tests {
         assert_eq!(config.max_batch_size(), 0);
         assert_eq!(config.inputs(), Ok(vec![]));
         assert!(config.parameters().is_empty() && !config.is_decoupled());
-        assert!(ModelConfig::from_json("{").is_err());
+        for wrong in ["{", "0", "[]", "null"] {
+            assert!(
+                ModelConfig::from_json(wrong).unwrap_err().message().contains("no JSON object"),
+                "{wrong}"
+            );
+        }
         let config =
             ModelConfig::from_json(r#"{"input": [{"name": "A", "data_type": "TYPE_X", "dims": []}]}"#);
         assert!(config.unwrap().inputs().unwrap_err().message().contains("input 'A': data type 'TYPE_X'"));
