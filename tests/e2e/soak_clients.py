@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import queue
 import time
 import uuid
@@ -27,7 +26,7 @@ TIMEOUT_S = 300
 
 # What came of a request: the answer with the id that it carried, or the error.
 Outcome = tuple[str, Answer] | InferenceServerException | None
-Tell = Callable[[Request, Outcome, float], None]
+Tell = Callable[[Request, Outcome], None]
 
 
 def inputs(kind, request: Request) -> list:
@@ -58,18 +57,16 @@ class Client:
 
     def __init__(self, http_port: int, grpc_port: int):
         self.ports = http_port, grpc_port
-        self.next_bad = itertools.cycle(self.kinds.items())
 
     def run(self, requests: Iterator[Request], tell: Tell) -> None:
         self.open()
         try:
             for request in requests:
-                began = time.monotonic()
                 try:
                     outcome = self.send(request)
                 except InferenceServerException as error:
                     outcome = error
-                tell(request, outcome, time.monotonic() - began)
+                tell(request, outcome)
         finally:
             self.close()
 
@@ -129,8 +126,7 @@ class SharedMemory(Client):
 
     # What holds nothing cannot lie in a region: the server looks no further.
     kinds = {kind: make for kind, make in WRONG.items() if kind != "an empty axis"} | IN_SHARED_MEMORY
-    kind = tritonclient.http
-    outcome = staticmethod(http_outcome)
+    kind, outcome, options = tritonclient.http, staticmethod(http_outcome), {}
 
     def open(self) -> None:
         self.client = self.connect()
@@ -162,7 +158,7 @@ class SharedMemory(Client):
             end += size
         shm.set_shared_memory_region(handle_out, [CANARIES])
         try:
-            result = self.client.infer(request.model.name, given, outputs=wanted, request_id=request.id)
+            result = self.client.infer(request.model.name, given, outputs=wanted, request_id=request.id, **self.options)
         finally:
             if not (shm.get_contents_as_numpy(handle_out, np.uint8, CANARIES.shape)[end:] == CANARY).all():
                 raise AssertionError(f"{request.id}: the server wrote beyond the {end} bytes of the outputs")
@@ -186,8 +182,7 @@ class HttpSharedMemory(SharedMemory):
 
 class GrpcSharedMemory(SharedMemory):
     protocol = "gRPC, shared memory"
-    kind = tritonclient.grpc
-    outcome = staticmethod(grpc_outcome)
+    kind, outcome, options = tritonclient.grpc, staticmethod(grpc_outcome), {"client_timeout": TIMEOUT_S}
 
     def connect(self):
         return tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{self.ports[1]}")
@@ -208,7 +203,6 @@ class Asyncio(Client):
 
     async def run_one(self, client, requests, tell) -> None:
         for request in requests:
-            began = time.monotonic()
             call = asyncio.ensure_future(self.infer(client, request))
             if request.cancelled:
                 await asyncio.sleep(0.1)
@@ -219,20 +213,19 @@ class Asyncio(Client):
                 outcome = error
             except asyncio.CancelledError:
                 outcome = None
-            tell(request, outcome, time.monotonic() - began)
+            tell(request, outcome)
 
     async def infer(self, client, request: Request) -> Outcome:
         kind = self.kind
-        result = await client.infer(request.model.name, inputs(kind, request), outputs=outputs(kind, request), request_id=request.id)
-        return self.outcome(result)
+        given, wanted = inputs(kind, request), outputs(kind, request)
+        return self.outcome(await client.infer(request.model.name, given, outputs=wanted, request_id=request.id, **self.options))
 
 
 class HttpAsyncio(Asyncio):
     """Cancelling closes the connection."""
 
     protocol = "HTTP, asyncio"
-    kind = tritonclient.http
-    outcome = staticmethod(http_outcome)
+    kind, outcome, options = tritonclient.http, staticmethod(http_outcome), {}
 
     def connect(self):
         return tritonclient.http.aio.InferenceServerClient(f"127.0.0.1:{self.ports[0]}", conn_timeout=TIMEOUT_S)
@@ -240,8 +233,7 @@ class HttpAsyncio(Asyncio):
 
 class GrpcAsyncio(Asyncio):
     protocol = "gRPC, asyncio"
-    kind = tritonclient.grpc
-    outcome = staticmethod(grpc_outcome)
+    kind, outcome, options = tritonclient.grpc, staticmethod(grpc_outcome), {"client_timeout": TIMEOUT_S}
 
     def connect(self):
         return tritonclient.grpc.aio.InferenceServerClient(f"127.0.0.1:{self.ports[1]}")

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from checks import assert_equals_monai
 from conftest import watched
-from holdings import Holdings, holdings
+from holdings import HeldAndMapped, anonymous_bytes
+from leaks import loaded, wait_for
 from models import Repository
-from soak import DRIFT_FLOOR_BYTES, DRIFT_PERCENT, ROUND, Soak, verdict, wait_until
+from soak import DRIFT_FLOOR_BYTES, DRIFT_PERCENT, ROUND, Soak, verdict
 from soak_cases import BAD_OF, CANCELLED, IN_SHARED_MEMORY, NETWORK, WRONG, marked, torchscript
 from triton import Triton, backend_folder
 
@@ -59,11 +60,9 @@ class Replaceable:
             client.load_model(name)
 
     def unload(self) -> None:
-        client = self.server.http()
         for name in reversed(self.names):
-            client.unload_model(name)
-        left = wait_until(lambda: [m for m in client.get_model_repository_index() if m.get("state", "UNAVAILABLE") != "UNAVAILABLE"], 60)
-        assert not left
+            self.server.http().unload_model(name)
+        wait_for(lambda: not loaded(self.server), 60)
         self.server.close_clients()
 
     def build_id(self, number: int) -> str:
@@ -92,8 +91,7 @@ def replaceable(tmp_path):
 def test_loading_with_the_library_replaced_in_between(replaceable):
     """As install.sh does it: a new file takes the name. The server keeps the code that it has, and a new one has the new code."""
     server, new = replaceable.server.start(), replaceable.library.with_suffix(".new")
-    settled: Holdings | None = None
-    first = None
+    first = held = settled = None
     for cycle in range(CYCLES):
         replaceable.load()
         build = replaceable.build_id(cycle)
@@ -108,12 +106,9 @@ def test_loading_with_the_library_replaced_in_between(replaceable):
         assert replaceable.build_id(CYCLES + cycle) == first
         replaceable.unload()
         if cycle + 1 == SETTLED:
-            settled = holdings(server.process.pid)
-    pid = server.process.pid
-    wait_until(lambda: holdings(pid).but_memory() != settled.but_memory(), 30)
-    assert holdings(pid).but_memory() == settled.but_memory()
-    grown = holdings(pid).anonymous_bytes - settled.anonymous_bytes
-    assert grown < max(DRIFT_PERCENT / 100 * settled.anonymous_bytes, DRIFT_FLOOR_BYTES)
+            held, settled = HeldAndMapped(server), anonymous_bytes(server.process.pid)
+    held.assert_back()
+    assert anonymous_bytes(server.process.pid) - settled < max(DRIFT_PERCENT / 100 * settled, DRIFT_FLOOR_BYTES)
     assert server.stop() == 0, server.tail()
     # The last one was another build.
     server.start()
