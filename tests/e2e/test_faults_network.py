@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import clients
 import numpy as np
 import pytest
 import reference
 from checks import TRIED, Expected, expected
-from leaks import wait_for
+from leaks import descriptors, wait_for
 from models import SIZE, Repository
 from tritonclient.utils import InferenceServerException as Failed
 
@@ -154,4 +156,9 @@ def test_a_network_whose_process_dies(start_server, volume, good, tmp_path, in_b
     server.http().load_model(network)
     for _ in range(3):
         good.assert_is(clients.grpc(server, model, volume))
+    # A server that is killed leaves what its networks have in /dev/shm.
+    regions = [Path(path) for path in descriptors(server.process.pid) if path.startswith("/dev/shm/")]
+    assert regions
     server.kill()
+    for region in regions:
+        region.unlink(missing_ok=True)
