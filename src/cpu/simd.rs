@@ -75,7 +75,7 @@ mod tests {
         let from: Vec<u8> = (0..200).collect();
         for (start, length) in (0..20).flat_map(|start| [0, 1, 15, 16, 17, 100].map(|length| (start, length)))
         {
-            let mut to = vec![255; 200];
+            let mut to = [255; 200];
             stream(&from[7..7 + length], &mut to[start..start + length]);
             assert_eq!(to[start..start + length], from[7..7 + length]);
             assert!(to[..start].iter().chain(&to[start + length..]).all(|byte| *byte == 255));
