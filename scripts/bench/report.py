@@ -133,7 +133,8 @@ def _verdict(target: targets.Target) -> str:
 
 METHOD = f"""- Stock Triton serves `{SPLEEN}` and `{NETWORK}` on CPU instances; perf_analyzer sends the requests. All stacks stay up and take
   turns, so that whatever else the machine does falls on all of them; every other round goes backwards. A ratio is taken
-  within each round.
+  within each round. `THP_MEM_ALLOC_ENABLE=1` is set for all of them, as `scripts/serve.sh` sets it: torch asks for huge pages, in
+  the server and in the Python backend's processes.
 - The Python pipeline (`benches/python_backend`) runs MONAI's transforms on all cores with the same parameters, types and
   network, and the fixes that make it faster without changing what it computes. Its answers are compared with ours before
   anything is timed.

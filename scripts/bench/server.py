@@ -48,6 +48,10 @@ class Server(e2e.Triton):
         super().__init__(repository, backends, log, *PYTHON_BACKEND_OPTIONS, prefix, *arguments, start_s=240)
         self.ready_s = 0.0
 
+    def environment(self) -> dict[str, str]:
+        # As scripts/serve.sh has it: torch asks for huge pages, in the server and in the Python backend's processes.
+        return {"THP_MEM_ALLOC_ENABLE": "1", **super().environment()}
+
     def start(self) -> Server:
         began = time.monotonic()
         super().start()
