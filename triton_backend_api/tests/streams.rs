@@ -8,7 +8,7 @@ use common::*;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use triton_backend_api::*;
 
 /// One response a number of INPUT0; a negative one is an error, 99 a panic.
@@ -42,6 +42,19 @@ fn told(answer: &Answer) -> (Vec<f32>, Option<HostError>) {
     let outputs = answer.responses.iter().flat_map(|response| &response.outputs);
     let error = answer.responses.last().and_then(|last| last.error.clone());
     (outputs.map(|output| number(output.bytes.as_deref().unwrap())).collect(), error)
+}
+
+/// The author has let go of its request; the glue does a moment later, when `start` has returned.
+fn after_the_release(execution: &triton_fake_host::Execution) -> Answer {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let so_far = execution.answers().remove(0);
+        if so_far.released > 0 {
+            return so_far;
+        }
+        assert!(Instant::now() < until, "the request is not released: {so_far:?}");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -148,7 +161,7 @@ fn a_stream_outlives_its_request_and_goes_from_thread_to_thread() {
     let (request, mut stream) = streams.recv().unwrap();
     send(&mut stream, 1.0);
     drop(request);
-    let so_far = execution.answers().remove(0);
+    let so_far = after_the_release(&execution);
     assert_eq!((so_far.released, so_far.is_final(), execution.open()), (1, false, 1));
     assert!(so_far.statistics[0].success, "the request was done with when it was released");
     for value in [2.0, 3.0] {
@@ -205,6 +218,7 @@ fn a_stream_that_is_dropped_ends_with_an_error() {
         match request_first {
             true => {
                 drop(request);
+                after_the_release(&execution);
                 drop(stream);
             }
             false => {
