@@ -164,7 +164,7 @@ def test_the_server_ends_with_requests_at_the_network_in_the_queue_and_given_up(
     assert server.stop() == 0, server.tail()
 
 
-def test_the_first_request_takes_the_steps_of_the_tenth(server, models, record_property, tmp_path):
+def test_the_first_request_takes_the_steps_of_the_tenth(server, models, request, tmp_path):
     """Nothing is put off until the first request comes: how long it takes, beside the tenth, is a recorded figure and no assertion."""
     model = models.load(models.write.spleen(models.load(models.write.quick(tmp_path)), size=(96, 96, 96), data_type="TYPE_UINT8"))
     volume = reference.blobs((128, 128, 100), seed=84)[None]
@@ -179,4 +179,4 @@ def test_the_first_request_takes_the_steps_of_the_tenth(server, models, record_p
     for name in clients.OUTPUTS:
         np.testing.assert_array_equal(answer.arrays[name], first.arrays[name])
     times = np.diff(spent, prepend=0.0) * 1e3
-    record_property("ms outside the network, requests 1, 2 and 10", " ".join(f"{times[at]:.1f}" for at in (0, 1, 9)))
+    request.node.user_properties.append(("ms outside the network, requests 1, 2 and 10", " ".join(f"{times[at]:.1f}" for at in (0, 1, 9))))

@@ -174,7 +174,7 @@ def test_several_channels_and_volumes_in_either_memory_format(server, load, memo
 
 
 def test_parameters_without_effect_are_said_once_each(server, load):
-    keys = ["INFERENCE_MODE", "ENABLE_JIT_EXECUTOR", "ENABLE_CACHE_CLEANING", "DISABLE_CUDNN"]
+    keys = ["INFERENCE_MODE", "ENABLE_JIT_EXECUTOR", "ENABLE_CACHE_CLEANING"]
     name = load(Picky(), one_to_one(extra="".join(parameter(key, "true") for key in keys)))
     lines = [line for line in server.text().splitlines() if f"model {name}:" in line]
     for key in keys:

@@ -127,6 +127,7 @@ fn the_servers_memory_can_be_the_input_of_an_in_process_request() {
         let answers = model.execute([request(&[1.0])]).wait();
         assert_eq!(answers[0].bytes("OUTPUT0"), Some(bytes(&[4.0])), "{:?}", answers[0]);
         model.unload();
-        assert_eq!(host.blocks_in_use(), 0);
+        // The network lets go of its inputs a moment after its answer.
+        assert!(soon(|| host.blocks_in_use() == 0), "{} blocks are kept", host.blocks_in_use());
     });
 }

@@ -8,7 +8,7 @@ use common::*;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use triton_backend_api::*;
 
 /// One response a number of INPUT0; a negative one is an error, 99 a panic.
@@ -46,15 +46,8 @@ fn told(answer: &Answer) -> (Vec<f32>, Option<HostError>) {
 
 /// The author has let go of its request; the glue does a moment later, when `start` has returned.
 fn after_the_release(execution: &triton_fake_host::Execution) -> Answer {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        let so_far = execution.answers().remove(0);
-        if so_far.released > 0 {
-            return so_far;
-        }
-        assert!(Instant::now() < until, "the request is not released: {so_far:?}");
-        std::thread::yield_now();
-    }
+    assert!(soon(|| execution.answers()[0].released > 0), "{:?}", execution.answers());
+    execution.answers().remove(0)
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod server_side;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use triton_backend_api::glue::{Concurrent, Sequential};
@@ -267,6 +268,18 @@ pub fn error(answer: &Answer) -> HostError {
 /// Three requests of one number each.
 pub fn three() -> [TestRequest; 3] {
     [request(&[1.0]), request(&[2.0]), request(&[3.0])]
+}
+
+/// Waits for what another thread is about to do; false where it does not.
+pub fn soon(is_so: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + child::LONG;
+    while !is_so() {
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }
 
 /// Each answered once and released once, whatever it was answered with.
