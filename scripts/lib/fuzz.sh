@@ -14,7 +14,7 @@ build_fuzz_targets() {
 
 # Each target for SPLEENSEG_FUZZ_SECONDS (60), two at a time. `scripts/test.sh fuzz components` runs one.
 suite_fuzz() {
-  local targets=("$@") target seconds=${SPLEENSEG_FUZZ_SECONDS:-60} running=0
+  local targets=("$@") target seconds=${SPLEENSEG_FUZZ_SECONDS:-60} running=()
   (($#)) || targets=("${FUZZ_TARGETS[@]}")
   for target in "${targets[@]}"; do
     [[ -e $ROOT/fuzz/targets/$target.rs ]] || die "there is no fuzz target '$target'; there are: ${FUZZ_TARGETS[*]}"
@@ -24,10 +24,15 @@ suite_fuzz() {
     return
   fi
   for target in "${targets[@]}"; do
+    # Not a bare `wait`: the environments of later suites may still be on their way.
+    if ((${#running[@]} == 2)); then
+      wait "${running[@]}" || true
+      running=()
+    fi
     fuzz "$target" "$seconds" &
-    if ((++running % 2 == 0)); then wait; fi
+    running+=("$!")
   done
-  wait
+  wait "${running[@]}" || true
   for target in "${targets[@]}"; do check "fuzz: $target" fuzz_result "$target"; done
 }
 
