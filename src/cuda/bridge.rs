@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use triton_backend_api::bls::ResponseTensor;
-use triton_backend_api::{Error, HostMemory, Input, MemoryKind, Output, Result};
+use triton_backend_api::{HostMemory, Input, MemoryKind, Output, Result};
 
 use super::buffers::{self, Labels, Logits, Source, Tensor};
 use super::memory::DeviceMemory;
@@ -30,18 +30,8 @@ impl Bridge for Session<'_> {
     }
 
     fn read<'a>(&self, input: &Input<'a>) -> Result<Source<'a>> {
-        let buffers =
-            (0..input.buffer_count()).map(|index| input.buffer(index)).collect::<Result<Vec<_>>>()?;
         let places: Vec<Place> =
-            buffers.into_iter().map(Place::from).filter(|place| place.byte_size() > 0).collect();
-        let total: u128 = places.iter().map(|place| place.byte_size() as u128).sum();
-        if total != input.byte_size() as u128 {
-            return Err(Error::internal(format!(
-                "input '{}': its buffers hold {total} bytes, its description says {}",
-                input.name(),
-                input.byte_size()
-            )));
-        }
+            input.buffers()?.into_iter().map(Place::from).filter(|place| place.byte_size() > 0).collect();
         let align = input.data_type().byte_size().unwrap_or(1) as u64;
         let in_place = match places.as_slice() {
             [only] => only.kind() == self.output_memory() && only.base().is_multiple_of(align),

@@ -108,9 +108,11 @@ impl<'a> Input<'a> {
         Ok(unsafe { Buffer::new(buffer) })
     }
 
-    /// All its buffers, in order, wherever they are.
+    /// All its buffers, in order, wherever they are. Together they have [`Input::byte_size`] bytes.
     pub fn buffers(&self) -> Result<Vec<Buffer<'a>>> {
-        (0..self.buffer_count).map(|index| self.buffer(index)).collect()
+        let buffers = (0..self.buffer_count).map(|index| self.buffer(index)).collect::<Result<Vec<_>>>()?;
+        self.check_total(buffers.iter().map(|buffer| buffer.byte_size() as u128).sum())?;
+        Ok(buffers)
     }
 
     /// All its bytes, contiguous: in place where one host buffer holds them, else gathered.
@@ -243,9 +245,7 @@ impl<'a> Input<'a> {
 
     /// Passes every buffer's bytes on, in order, after checking that together they are `byte_size`.
     fn gather(&self, mut part: impl FnMut(&[u8])) -> Result<()> {
-        let buffers = self.buffers()?;
-        self.check_total(buffers.iter().map(|buffer| buffer.byte_size() as u128).sum())?;
-        for buffer in buffers {
+        for buffer in self.buffers()? {
             let bytes = buffer.host().ok_or_else(|| {
                 Error::unsupported(format!(
                     "input '{}' lies in {}; only host memory can be read here",

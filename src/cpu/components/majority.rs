@@ -141,7 +141,7 @@ impl Slab {
         let (mut before, mut here) = (0, near(&self.filled, at, plane, width));
         for (word, &selected) in selected.iter().enumerate() {
             let after = if word + 1 < width { near(&self.filled, at + word + 1, plane, width) } else { 0 };
-            let touched = here | here << 1 | before >> 63 | here >> 1 | after << 63;
+            let touched = touched(before, here, after);
             if touched & selected != self.filled[at + word] {
                 self.filled[at + word] = spread(touched & selected, selected);
                 changed = true;
@@ -157,6 +157,12 @@ impl Slab {
 fn near(filled: &[u64], at: usize, plane: usize, width: usize) -> u64 {
     let in_plane = |at: usize| filled[at - width] | filled[at] | filled[at + width];
     in_plane(at - plane) | in_plane(at) | in_plane(at + plane)
+}
+
+/// A word of a row with the neighbours of its voxels along the row; `before` and `after` are the words beside it.
+#[inline(always)]
+fn touched(before: u64, here: u64, after: u64) -> u64 {
+    here | here << 1 | before >> 63 | here >> 1 | after << 63
 }
 
 /// All runs of `selected` that have a voxel of `from`.
@@ -294,9 +300,7 @@ fn touch(above: &[u64], below: &[u64], width: usize) -> bool {
         (0..width).any(|word| {
             let before = if word > 0 { near(word - 1) } else { 0 };
             let after = if word + 1 < width { near(word + 1) } else { 0 };
-            let here = near(word);
-            let touched = here | here << 1 | before >> 63 | here >> 1 | after << 63;
-            touched & below[(row + 1) * width + word] != 0
+            touched(before, near(word), after) & below[(row + 1) * width + word] != 0
         })
     })
 }
