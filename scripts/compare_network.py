@@ -21,17 +21,14 @@ import resource
 import sys
 from pathlib import Path
 
+import torch_environment
+
 try:
     import torch
-    from monai.transforms import Compose, CropForeground, KeepLargestConnectedComponent, Resize, ScaleIntensityRange
+    from monai.transforms import KeepLargestConnectedComponent
+    from train_demo import preprocess
 except ModuleNotFoundError as missing:
-    if {"-h", "--help"} & set(sys.argv[1:]):
-        print(__doc__)
-        sys.exit(0)
-    sys.exit(
-        f"error: {missing.name} is not installed for {sys.executable}: run scripts/setup.sh test, "
-        "and this script with bin/python of the folder that it prints"
-    )
+    torch_environment.needed(missing, __doc__)
 
 ROOT = Path(__file__).resolve().parent.parent
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -66,8 +63,8 @@ def network_input(scan: Path) -> torch.Tensor:
     import nibabel
 
     image = nibabel.as_closest_canonical(nibabel.load(scan))
-    steps = Compose([ScaleIntensityRange(-57, 164, 0.0, 1.0, clip=True), CropForeground(), Resize((224, 224, 224))])
-    return steps(torch.from_numpy(image.get_fdata(dtype="float32"))[None]).as_tensor()[None].contiguous()
+    volume, _ = preprocess(image.get_fdata(dtype="float32"))
+    return torch.from_numpy(volume)[None, None]
 
 
 def largest_component(scores: torch.Tensor) -> torch.Tensor:

@@ -26,17 +26,13 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import torch_environment
+
 try:
     import torch
     from monai.networks.nets import UNet
 except ModuleNotFoundError as missing:
-    if {"-h", "--help"} & set(sys.argv[1:]):
-        print(__doc__)
-        sys.exit(0)
-    sys.exit(
-        f"error: {missing.name} is not installed for {sys.executable}: run scripts/setup.sh test, "
-        "and this script with bin/python of the folder that it prints"
-    )
+    torch_environment.needed(missing, __doc__)
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_OUT = ROOT / "models" / "segmentation_3d" / "1" / "model.pt"
