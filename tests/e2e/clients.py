@@ -31,7 +31,7 @@ class Answer:
         return tuple(json.loads(self.parameters[key]) for key in ("crop_start", "crop_end", "input_shape"))
 
 
-def _http_answer(result, read: bool = True) -> Answer:
+def http_answer(result, read: bool = True) -> Answer:
     # Outputs in shared memory come without data: there is nothing to read.
     response = result.get_response()
     outputs = {output["name"]: output for output in response.get("outputs", [])}
@@ -42,7 +42,7 @@ def _http_answer(result, read: bool = True) -> Answer:
     )
 
 
-def _grpc_answer(result, read: bool = True) -> Answer:
+def grpc_answer(result, read: bool = True) -> Answer:
     response = result.get_response()
     outputs = {output.name: output for output in response.outputs}
     parameters = {key: getattr(value, value.WhichOneof("parameter_choice")) for key, value in response.parameters.items()}
@@ -57,7 +57,7 @@ def http(server, model: str, volume: np.ndarray, *, name: str = "INPUT0", output
     given = tritonclient.http.InferInput(name, list(volume.shape), np_to_triton_dtype(volume.dtype))
     given.set_data_from_numpy(volume, binary_data=binary)
     wanted = [tritonclient.http.InferRequestedOutput(o, binary_data=binary) for o in outputs] if outputs is not None else None
-    return _http_answer(server.http().infer(model, [given], outputs=wanted, **options))
+    return http_answer(server.http().infer(model, [given], outputs=wanted, **options))
 
 
 def grpc(server, model: str, volume: np.ndarray, *, name: str = "INPUT0", outputs=None, **options) -> Answer:
@@ -65,7 +65,7 @@ def grpc(server, model: str, volume: np.ndarray, *, name: str = "INPUT0", output
     given.set_data_from_numpy(volume)
     wanted = [tritonclient.grpc.InferRequestedOutput(o) for o in outputs] if outputs is not None else None
     options.setdefault("client_timeout", 300)
-    return _grpc_answer(server.grpc().infer(model, [given], outputs=wanted, **options))
+    return grpc_answer(server.grpc().infer(model, [given], outputs=wanted, **options))
 
 
 @contextmanager
@@ -84,21 +84,19 @@ def region(client, nbytes: int):
 
 
 def asyncio_http(server, model: str, volume: np.ndarray, **options) -> Answer:
-    async def call():
-        given = tritonclient.http.InferInput("INPUT0", list(volume.shape), np_to_triton_dtype(volume.dtype))
-        given.set_data_from_numpy(volume)
-        async with tritonclient.http.aio.InferenceServerClient(f"127.0.0.1:{server.http_port}") as client:
-            return _http_answer(await client.infer(model, [given], **options))
-
-    return asyncio.run(call())
+    return http_answer(_asyncio(tritonclient.http, server.http_port, model, volume, **options))
 
 
 def asyncio_grpc(server, model: str, volume: np.ndarray, **options) -> Answer:
+    return grpc_answer(_asyncio(tritonclient.grpc, server.grpc_port, model, volume, **options))
+
+
+def _asyncio(kind, port: int, model: str, volume: np.ndarray, **options):
     async def call():
-        given = tritonclient.grpc.InferInput("INPUT0", list(volume.shape), np_to_triton_dtype(volume.dtype))
+        given = kind.InferInput("INPUT0", list(volume.shape), np_to_triton_dtype(volume.dtype))
         given.set_data_from_numpy(volume)
-        async with tritonclient.grpc.aio.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
-            return _grpc_answer(await client.infer(model, [given], **options))
+        async with kind.aio.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            return await client.infer(model, [given], **options)
 
     return asyncio.run(call())
 
@@ -123,7 +121,7 @@ def shared_memory(
             offsets[name] = offset
             offset += size
         result = client.infer(model, [given], outputs=wanted, **options)
-        answer = _grpc_answer(result, read=False) if grpc else _http_answer(result, read=False)
+        answer = grpc_answer(result, read=False) if grpc else http_answer(result, read=False)
         answer.arrays = {
             name: np.array(shm.get_contents_as_numpy(out_handle, dtype, shape, offset=offsets[name]))
             for name, shape in shapes.items()
@@ -159,4 +157,4 @@ def http_in_pieces(server, model: str, volume: np.ndarray, sizes) -> Answer:
     fields = {key.lower(): value.strip() for key, _, value in (line.partition(":") for line in lines[1:])}
     length = fields.get("inference-header-content-length")
     result = tritonclient.http.InferenceServerClient.parse_response_body(content, header_length=int(length) if length else None)
-    return _http_answer(result)
+    return http_answer(result)

@@ -42,11 +42,11 @@ def outputs(kind, request: Request) -> list:
 
 
 def http_outcome(result, read: bool = True) -> Outcome:
-    return result.get_response()["id"], clients._http_answer(result, read)
+    return result.get_response()["id"], clients.http_answer(result, read)
 
 
 def grpc_outcome(result, read: bool = True) -> Outcome:
-    return result.get_response().id, clients._grpc_answer(result, read)
+    return result.get_response().id, clients.grpc_answer(result, read)
 
 
 class Client:

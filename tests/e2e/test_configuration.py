@@ -75,7 +75,7 @@ def test_requests_of_a_dynamic_batch_have_their_own_fate(server, models):
             with pytest.raises(Refused):
                 handle.get_result()
         else:
-            answers.append(clients._http_answer(handle.get_result()))
+            answers.append(clients.http_answer(handle.get_result()))
     for answer in answers:
         assert_equals_monai(answer, good)
 

@@ -129,7 +129,7 @@ def test_cancelling_and_timeouts_in_asyncio(server, model, volume, good, tmp_pat
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            good.assert_is(clients._grpc_answer(await beside))
+            good.assert_is(clients.grpc_answer(await beside))
             with pytest.raises(tritonclient.grpc.InferenceServerException, match="Deadline Exceeded"):
                 await client.infer(model, [grpc_input(volume)], request_id=command, client_timeout=0.5)
 
@@ -168,7 +168,7 @@ def test_what_is_queued_when_its_client_leaves_is_never_begun(server, models, co
     go.touch()
     result, error = came.get(timeout=60)
     assert error is None
-    good.assert_is(clients._grpc_answer(result))
+    good.assert_is(clients.grpc_answer(result))
     good.assert_is(clients.grpc(server, model, volume))
     assert not touched.with_suffix(".begun").exists()
     touched.touch()

@@ -48,7 +48,7 @@ class Load:
         given.set_data_from_numpy(self.volume)
         while not self.ended.is_set():
             try:
-                self.good.assert_is(clients._grpc_answer(client.infer(self.model, [given], client_timeout=60)))
+                self.good.assert_is(clients.grpc_answer(client.infer(self.model, [given], client_timeout=60)))
                 self.answered += 1
             except Failed as error:
                 code = error.status().removeprefix("StatusCode.")
@@ -157,7 +157,7 @@ def test_the_server_ends_with_requests_at_the_network_in_the_queue_and_given_up(
     ends = [came.get(timeout=60) for _ in range(5)]
     for result, error in ends:
         if error is None:
-            good.assert_is(clients._grpc_answer(result))
+            good.assert_is(clients.grpc_answer(result))
         else:
             assert "UNAVAILABLE" in str(error.status()) or "CANCELLED" in str(error.status()), error
     assert any(error is None for _, error in ends), ends

@@ -140,8 +140,8 @@ def test_file_descriptors_that_cannot_be_had(limited, volume, good):
         client.infer(limited.small, [given[client]])
     with limited.limit(resource.RLIMIT_NOFILE, sum(descriptors(limited.pid).values())):
         for _ in range(3):
-            good.assert_is(clients._http_answer(http.infer(limited.small, [given[http]])))
-            good.assert_is(clients._grpc_answer(grpc.infer(limited.small, [given[grpc]])))
+            good.assert_is(clients.http_answer(http.infer(limited.small, [given[http]])))
+            good.assert_is(clients.grpc_answer(grpc.infer(limited.small, [given[grpc]])))
         with tritonclient.http.InferenceServerClient(f"127.0.0.1:{server.http_port}", network_timeout=0.5) as late:
             with pytest.raises(Exception, match="timed out|reset|refused|closed"):
                 late.is_server_live()
@@ -201,7 +201,7 @@ def test_volumes_beyond_two_to_the_31(disk, tmp_path, case):
     client.register_system_shared_memory("large", "/large", nbytes)
     given = tritonclient.http.InferInput("INPUT0", [1, *shape], input_type)
     given.set_shared_memory("large", nbytes)
-    answer = clients._http_answer(client.infer(model, [given]))
+    answer = clients.http_answer(client.infer(model, [given]))
     mask, contour, _ = expected(small, a_min=0)
     assert mask.sum() == 36
     np.testing.assert_array_equal(answer.arrays["MASK"][0], mask)

@@ -42,7 +42,7 @@ def ask(server, model: str, tensors: dict[str, np.ndarray]) -> dict[str, np.ndar
         tensor = tritonclient.http.InferInput(name, list(value.shape), clients.np_to_triton_dtype(value.dtype))
         tensor.set_data_from_numpy(value)
         given.append(tensor)
-    return clients._http_answer(server.http().infer(model, given)).arrays
+    return clients.http_answer(server.http().infer(model, given)).arrays
 
 
 def run(module: torch.nn.Module, x: np.ndarray) -> np.ndarray:

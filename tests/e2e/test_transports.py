@@ -75,7 +75,7 @@ def test_a_client_that_knows_the_metadata_alone(server, models, kind):
         given[-1].set_data_from_numpy(volumes[-1])
     wanted = [kind.InferRequestedOutput(tensor["name"]) for tensor in metadata["outputs"]]
     result = client.infer(model, given, outputs=wanted)
-    answer = clients._http_answer(result) if kind is clients.tritonclient.http else clients._grpc_answer(result)
+    answer = clients.http_answer(result) if kind is clients.tritonclient.http else clients.grpc_answer(result)
     for tensor in metadata["outputs"]:
         found = answer.arrays[tensor["name"]]
         assert answer.data_types[tensor["name"]] == tensor["datatype"]
@@ -129,7 +129,7 @@ def test_dev_shm_smaller_than_a_volume(backends, tmp_path):
         tensor.set_data_from_numpy(big)
         answers = [pending.get_result() for pending in [client.async_infer(model, [tensor]) for _ in range(4)]]
     for answer in answers:
-        assert_equals_monai(clients._http_answer(answer), big)
+        assert_equals_monai(clients.http_answer(answer), big)
 
 
 @pytest.fixture(scope="module")
