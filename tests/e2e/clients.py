@@ -84,19 +84,21 @@ def region(client, nbytes: int):
 
 
 def asyncio_http(server, model: str, volume: np.ndarray, **options) -> Answer:
-    return http_answer(_asyncio(tritonclient.http, server.http_port, model, volume, **options))
+    async def call():
+        given = tritonclient.http.InferInput("INPUT0", list(volume.shape), np_to_triton_dtype(volume.dtype))
+        given.set_data_from_numpy(volume)
+        async with tritonclient.http.aio.InferenceServerClient(f"127.0.0.1:{server.http_port}") as client:
+            return http_answer(await client.infer(model, [given], **options))
+
+    return asyncio.run(call())
 
 
 def asyncio_grpc(server, model: str, volume: np.ndarray, **options) -> Answer:
-    return grpc_answer(_asyncio(tritonclient.grpc, server.grpc_port, model, volume, **options))
-
-
-def _asyncio(kind, port: int, model: str, volume: np.ndarray, **options):
     async def call():
-        given = kind.InferInput("INPUT0", list(volume.shape), np_to_triton_dtype(volume.dtype))
+        given = tritonclient.grpc.InferInput("INPUT0", list(volume.shape), np_to_triton_dtype(volume.dtype))
         given.set_data_from_numpy(volume)
-        async with kind.aio.InferenceServerClient(f"127.0.0.1:{port}") as client:
-            return await client.infer(model, [given], **options)
+        async with tritonclient.grpc.aio.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+            return grpc_answer(await client.infer(model, [given], **options))
 
     return asyncio.run(call())
 
