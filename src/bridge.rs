@@ -64,7 +64,7 @@ pub trait Bridge: Device {
 pub enum Source<'a> {
     /// Where Triton has it.
     InPlace(&'a [u8]),
-    /// Gathered from several buffers.
+    /// Gathered from several buffers, or from memory of a GPU.
     Gathered(HostMemory),
 }
 
@@ -80,7 +80,10 @@ impl Bridge for Cpu {
         if let Some(bytes) = input.in_place()? {
             return Ok(Source::InPlace(bytes));
         }
-        let mut gathered = self.take(input.byte_size(), "INPUT0, which came in pieces")?;
+        let mut gathered = self.take(input.byte_size(), "a copy of INPUT0")?;
+        #[cfg(feature = "cuda")]
+        self.copier().gather(input, gathered.as_mut_slice())?;
+        #[cfg(not(feature = "cuda"))]
         input.copy_to(gathered.as_mut_slice())?;
         Ok(Source::Gathered(gathered))
     }
@@ -129,11 +132,22 @@ impl Bridge for Cpu {
         mut output: Output<'_>,
         label_type: LabelType,
     ) -> Result<()> {
-        let each = output.byte_size() / labels.len().max(1);
-        let places = output.bytes_mut()?.chunks_exact_mut(each.max(1));
-        labels
-            .iter()
-            .zip(places)
-            .try_for_each(|(labels, place)| self.write(labels, cpu::Output::new(place, label_type)))
+        #[cfg(feature = "cuda")]
+        if let MemoryKind::Gpu(id) = output.kind() {
+            let mut staged = self.copier().take(output.byte_size())?;
+            write_all(self, labels, staged.as_mut_slice(), label_type)?;
+            return self.copier().write(staged.as_slice(), &mut output, id);
+        }
+        write_all(self, labels, output.bytes_mut()?, label_type)
     }
+}
+
+/// Writes the volumes' labels to memory of the host, one after the other.
+fn write_all(cpu: &Cpu, labels: &[&cpu::Labels], to: &mut [u8], label_type: LabelType) -> Result<()> {
+    let each = to.len() / labels.len().max(1);
+    let places = to.chunks_exact_mut(each.max(1));
+    labels
+        .iter()
+        .zip(places)
+        .try_for_each(|(labels, place)| cpu.write(labels, cpu::Output::new(place, label_type)))
 }

@@ -29,6 +29,8 @@ pub(crate) use {
 };
 
 use crate::config::{KeepLargest, Scale};
+#[cfg(feature = "cuda")]
+use crate::cuda::Copier;
 use crate::native::{Placement, VoxelCount};
 use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, Shape3};
@@ -39,13 +41,21 @@ pub struct Cpu {
     threads: Threads,
     pool: HostPool,
     scratch: Scratch,
+    #[cfg(feature = "cuda")]
+    copier: Copier,
 }
 
 impl Cpu {
     /// Works on these threads, and keeps the buffers of `volumes` volumes at a time for the next ones.
     pub fn new(threads: Threads, volumes: usize) -> Self {
         // Each has a resized volume, a label map and a contour, and perhaps a gathered input.
-        Self { threads, pool: HostPool::new(4 * volumes), scratch: Scratch::new(volumes) }
+        Self {
+            threads,
+            pool: HostPool::new(4 * volumes),
+            scratch: Scratch::new(volumes),
+            #[cfg(feature = "cuda")]
+            copier: Copier::new(volumes),
+        }
     }
 
     /// Keeps the native mask and contour of so many volumes too.
@@ -56,6 +66,12 @@ impl Cpu {
     /// Memory of undefined contents; `what` names its use in the error.
     pub fn take(&self, byte_size: usize, what: &str) -> Result<HostMemory> {
         self.pool.take(byte_size).map_err(|e| e.context(what))
+    }
+
+    /// Copies tensors that lie on a GPU.
+    #[cfg(feature = "cuda")]
+    pub fn copier(&self) -> &Copier {
+        &self.copier
     }
 }
 

@@ -4,6 +4,7 @@
 mod bridge;
 mod buffers;
 mod context;
+mod copier;
 mod device;
 mod driver;
 mod error;
@@ -21,6 +22,7 @@ pub(crate) mod testing;
 mod transfer;
 
 pub use buffers::{Input, Labels, Logits, Output, Source, Tensor};
+pub use copier::Copier;
 pub use error::CudaError;
 pub use gpu::Gpu;
 pub use session::Session;

@@ -105,7 +105,7 @@ fn gpus_are_preferred_where_there_are_some() {
 }
 
 #[test]
-fn a_cpu_instance_never_calls_the_driver() {
+fn a_cpu_instance_calls_no_driver_while_all_is_on_the_host() {
     let server = Server::new(HOST);
     let model = server.load(CPU_KIND).unwrap();
     outputs(&one(&model, request(1)));

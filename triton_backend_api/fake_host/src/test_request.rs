@@ -57,7 +57,7 @@ pub struct TestInput {
     bytes: Vec<u8>,
     cuts: Vec<usize>,
     misalign: usize,
-    memory: (TRITONSERVER_MemoryType, i64),
+    memories: Vec<(TRITONSERVER_MemoryType, i64)>,
     said_size: Option<u64>,
     of_policies: HashMap<String, (Vec<u8>, (TRITONSERVER_MemoryType, i64))>,
 }
@@ -150,7 +150,7 @@ impl TestInput {
             bytes,
             cuts: Vec::new(),
             misalign: 0,
-            memory: (TRITONSERVER_MEMORY_CPU, 0),
+            memories: vec![(TRITONSERVER_MEMORY_CPU, 0)],
             said_size: None,
             of_policies: HashMap::new(),
         }
@@ -176,7 +176,13 @@ impl TestInput {
 
     /// In memory that is declared to be of that kind.
     pub fn memory(mut self, memory_type: TRITONSERVER_MemoryType, id: i64) -> Self {
-        self.memory = (memory_type, id);
+        self.memories = vec![(memory_type, id)];
+        self
+    }
+
+    /// With its buffers in memory of these kinds, in turns; there is at least one.
+    pub fn memories(mut self, kinds: &[(TRITONSERVER_MemoryType, i64)]) -> Self {
+        self.memories = kinds.to_vec();
         self
     }
 
@@ -200,9 +206,10 @@ impl TestInput {
     pub(crate) fn build(self) -> InputObject {
         let mut buffers = Vec::new();
         let mut start = 0;
-        for end in self.cuts.iter().copied().chain([self.bytes.len()]) {
+        let ends = self.cuts.iter().copied().chain([self.bytes.len()]);
+        for (end, memory) in ends.zip(self.memories.iter().cycle()) {
             let end = end.clamp(start, self.bytes.len());
-            buffers.push(Block::holding(&self.bytes[start..end], self.misalign, self.memory));
+            buffers.push(Block::holding(&self.bytes[start..end], self.misalign, *memory));
             start = end;
         }
         let of_policies = self.of_policies.into_iter();
