@@ -56,7 +56,7 @@ impl Allocation {
 
     /// Lets the host touch it, or not.
     pub fn open(&self, open: bool) {
-        if self.freed || (self.place == Place::Pinned && !open) {
+        if self.place == Place::Pinned && !open {
             return;
         }
         let access = if open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };

@@ -67,7 +67,10 @@ pub struct State {
     pub initialized: bool,
     pub version: i32,
     pub devices: Vec<Device>,
+    /// What is not given back yet.
     pub allocations: BTreeMap<u64, Allocation>,
+    /// What was: the addresses stay known, so that a later use is seen.
+    given_back: BTreeMap<u64, Allocation>,
     pub streams: BTreeMap<u64, Stream>,
     pub events: BTreeMap<u64, Event>,
     pub modules: BTreeMap<u64, i32>,
@@ -158,11 +161,10 @@ impl State {
 
     /// The allocation that an address lies in, live or not.
     pub fn allocation(&self, address: u64) -> Option<&Allocation> {
-        self.allocations
-            .range(..=address)
-            .next_back()
-            .map(|(_, found)| found)
-            .filter(|found| found.holds(address))
+        [&self.allocations, &self.given_back].into_iter().find_map(|allocations| {
+            let (_, found) = allocations.range(..=address).next_back()?;
+            found.holds(address).then_some(found)
+        })
     }
 
     /// That a range of GPU or pinned memory is one allocation's, live; other addresses are the host's own.
@@ -189,7 +191,7 @@ impl State {
 
     /// How much of a device's memory is in use.
     pub fn used(&self, device: i32) -> usize {
-        let live = self.allocations.values().filter(|a| !a.freed && a.place == Place::Device(device));
+        let live = self.allocations.values().filter(|a| a.place == Place::Device(device));
         live.map(|allocation| allocation.byte_size).sum()
     }
 
@@ -209,11 +211,13 @@ impl State {
     pub fn free(&mut self, call: &str, base: u64) -> Outcome {
         // As the real driver does: what is under way is waited for.
         let drained = self.drain_all();
-        let Some(allocation) = self.allocations.get_mut(&base).filter(|found| !found.freed) else {
+        let Some(mut allocation) = self.allocations.remove(&base) else {
             self.violation(format!("{call} of {base:#x}, which is no allocation, or was given back before"));
             return Err(INVALID_VALUE);
         };
-        if !allocation.free() {
+        let intact = allocation.free();
+        self.given_back.insert(base, allocation);
+        if !intact {
             self.violation(format!("something wrote past the end of the memory at {base:#x}"));
         }
         drained
@@ -222,7 +226,7 @@ impl State {
     /// What is left: nothing, after all is given back.
     pub fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
-        for allocation in self.allocations.values().filter(|allocation| !allocation.freed) {
+        for allocation in self.allocations.values() {
             left.push(format!("{} bytes of {:?}", allocation.byte_size, allocation.place));
         }
         left.extend(self.streams.keys().map(|stream| format!("stream {stream:#x}")));
