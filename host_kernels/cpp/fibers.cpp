@@ -2,8 +2,8 @@
 #include "launch.h"
 
 #include <sys/mman.h>
-#include <ucontext.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -14,11 +14,38 @@
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #endif
 #if defined(HOST_KERNELS_TSAN)
 #include <sanitizer/tsan_interface.h>
 #endif
+
+// Pushes the registers that a call preserves, keeps the stack in *from, and goes on with the stack `to`. swapcontext does the same with
+// two system calls for the signal mask, and took most of the time of these tests.
+extern "C" void host_switch_stack(void** from, void* to);
+asm(R"(
+  .text
+  .globl host_switch_stack
+  .hidden host_switch_stack
+  .type host_switch_stack, @function
+host_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+  .size host_switch_stack, . - host_switch_stack
+)");
 
 thread_local Dimensions threadIdx, blockIdx, blockDim, gridDim;
 
@@ -31,7 +58,8 @@ constexpr size_t STACK = 256 << 10;
 enum State { READY, AT_BARRIER, IN_EXCHANGE, DONE };
 
 struct Fiber {
-  ucontext_t context;
+  void* stack = nullptr;  // its memory
+  void* top = nullptr;    // where it goes on
   State state = READY;
   // What it waits for.
   const char* file = nullptr;
@@ -94,7 +122,7 @@ struct Block {
   std::vector<uint32_t> ready;
   uint32_t running = 0;
   std::string error;
-  ucontext_t scheduler;
+  void* scheduler = nullptr;  // where the scheduler goes on
   std::unique_ptr<char[]> shared;
   // Only addresses: where a sanitizer is told of the order that the block's beginning and end, barriers, and exchanges make.
   char beginning = 0, end = 0;
@@ -169,11 +197,16 @@ Block::Block(const Launch& launch, uint64_t seed)
 
 void Block::prepare(uint32_t thread) {
   Fiber& fiber = fibers[thread];
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = stacks.at(thread);
-  fiber.context.uc_stack.ss_size = STACK;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, enter, 0);
+  fiber.stack = stacks.at(thread);
+#if defined(__SANITIZE_ADDRESS__)
+  // The fiber that had it before never returned.
+  __asan_unpoison_memory_region(fiber.stack, STACK);
+#endif
+  // As host_switch_stack leaves it: six registers and where to return to; then `enter` stands as if it had been called.
+  void** top = (void**)((char*)fiber.stack + STACK) - 8;
+  std::fill(top, top + 8, nullptr);
+  top[6] = (void*)enter;
+  fiber.top = top;
 #if defined(HOST_KERNELS_TSAN)
   fiber.sanitizer = sanitizer_fibers.at(thread);
 #endif
@@ -213,13 +246,13 @@ void Block::resume(uint32_t thread) {
   threadIdx = {thread, 0, 0};
 #if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&fake_stack, fiber.context.uc_stack.ss_sp, fiber.context.uc_stack.ss_size);
+  __sanitizer_start_switch_fiber(&fake_stack, fiber.stack, STACK);
 #endif
 #if defined(HOST_KERNELS_TSAN)
   // Fibers are not in order with each other, except where they meet.
   __tsan_switch_to_fiber(fiber.sanitizer, 1);
 #endif
-  swapcontext(&scheduler, &fiber.context);
+  host_switch_stack(&scheduler, fiber.top);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
@@ -233,7 +266,7 @@ void Block::pause() {
 #if defined(HOST_KERNELS_TSAN)
   __tsan_switch_to_fiber(scheduler_sanitizer, 1);
 #endif
-  swapcontext(&fiber.context, &scheduler);
+  host_switch_stack(&fiber.top, scheduler);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fiber.fake_stack, &scheduler_stack, &scheduler_stack_size);
 #endif

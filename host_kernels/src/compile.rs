@@ -21,8 +21,7 @@ pub(crate) fn compile(
         // Rounded as on the device.
         command.args(["-std=c++17", "-O1", "-g", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing"]);
         command.args(["-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Werror"]);
-        // `#pragma unroll` is NVRTC's; swapcontext is not longjmp.
-        command.args(["-Wno-unknown-pragmas", "-Wno-clobbered"]);
+        command.arg("-Wno-unknown-pragmas"); // `#pragma unroll` is NVRTC's
         command.arg("-I").arg(root.join("cpp")).arg("-I").arg(root.join("../src/cuda/kernels")).args(options);
         command.arg("-c").arg(root.join(format!("cpp/{unit}.cpp"))).arg("-o").arg(&object);
         run(&mut command)?;
