@@ -3,7 +3,7 @@
 use triton_backend_api::Result;
 use triton_spleenseg::config::{KeepLargest, Scale};
 use triton_spleenseg::cpu::{Input, Labels, Logits, Output, Tensor};
-use triton_spleenseg::cuda::steps::{self, InputSpan, LabelsSpan, LogitsSpan};
+use triton_spleenseg::cuda::steps::{self, Indices, InputSpan, LabelsSpan, LogitsSpan};
 use triton_spleenseg::native::{Placement, VoxelCount};
 use triton_spleenseg::pipeline::{Argmax, CropScaleResize, Device};
 use triton_spleenseg::volume::{Foreground, Shape3};
@@ -78,8 +78,10 @@ impl Device for Kernels {
     }
 
     fn keep_largest(&self, labels: Labels, keep: &KeepLargest) -> Result<Labels> {
-        let (data, scratch) = (buffer(&labels), Buffer::new(steps::keep_largest_scratch(labels.shape())));
-        steps::keep_largest(&self.0, &span(&data, &labels), keep, scratch.span())?;
+        let width = Indices::of(labels.shape());
+        let (data, scratch) =
+            (buffer(&labels), Buffer::new(steps::keep_largest_scratch(labels.shape(), width)));
+        steps::keep_largest(&self.0, &span(&data, &labels), keep, scratch.span(), width)?;
         Labels::new(data.bytes(), labels.shape())
     }
 

@@ -4,7 +4,7 @@ use triton_backend_api::Result;
 
 use super::buffers::{Input, Labels, Logits, Output, Tensor};
 use super::session::Session;
-use super::steps::{self, COUNT_BYTES, FOUND_BYTES};
+use super::steps::{self, COUNT_BYTES, FOUND_BYTES, Indices};
 use super::transfer::part_of;
 use crate::config::{KeepLargest, Scale};
 use crate::native::{Placement, VoxelCount};
@@ -88,8 +88,9 @@ impl Device for Session<'_> {
 
     fn keep_largest(&self, labels: Labels, keep: &KeepLargest) -> Result<Labels> {
         const STEP: &str = "components";
-        let scratch = self.memory(steps::keep_largest_scratch(labels.shape), STEP)?;
-        self.step(STEP, || steps::keep_largest(self, &labels.span(), keep, scratch.span()))?;
+        let width = Indices::of(labels.shape);
+        let scratch = self.memory(steps::keep_largest_scratch(labels.shape, width), STEP)?;
+        self.step(STEP, || steps::keep_largest(self, &labels.span(), keep, scratch.span(), width))?;
         Ok(labels)
     }
 

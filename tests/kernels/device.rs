@@ -3,7 +3,7 @@
 use triton_spleenseg::config::{KeepLargest, ResizeMode, Scale};
 use triton_spleenseg::cpu::reference::Reference;
 use triton_spleenseg::cpu::{Input, Labels, Logits, Output};
-use triton_spleenseg::cuda::steps::{self, InputSpan, LabelsSpan, LogitsSpan};
+use triton_spleenseg::cuda::steps::{self, Indices, InputSpan, LabelsSpan, LogitsSpan};
 use triton_spleenseg::native::Placement;
 use triton_spleenseg::pipeline::{CropScaleResize, Device};
 use triton_spleenseg::volume::{Foreground, LabelType, LogitType, Shape3, VoxelType};
@@ -77,11 +77,17 @@ impl Host {
         let labels = Labels::new(data, shape).unwrap();
         let highest = labels.highest();
         let expected = cpu().keep_largest(labels, keep).unwrap();
-        let labels = Buffer::of(data);
-        let scratch = Buffer::new(steps::keep_largest_scratch(shape));
-        let span = LabelsSpan { data: labels.span(), shape, highest };
-        steps::keep_largest(self, &span, keep, scratch.span()).unwrap();
-        assert!(labels.bytes() == expected.data(), "other voxels stay: {self:?} {shape} {keep:?}");
+        // Only volumes of 2^32 voxels need the wide indices; small ones show that they count the same.
+        for width in [Indices::Bits32, Indices::Bits64] {
+            let labels = Buffer::of(data);
+            let scratch = Buffer::new(steps::keep_largest_scratch(shape, width));
+            let span = LabelsSpan { data: labels.span(), shape, highest };
+            steps::keep_largest(self, &span, keep, scratch.span(), width).unwrap();
+            assert!(
+                labels.bytes() == expected.data(),
+                "other voxels stay: {self:?} {shape} {keep:?} {width:?}"
+            );
+        }
     }
 
     pub fn contour(&self, data: &[u8], shape: Shape3) {

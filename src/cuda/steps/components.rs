@@ -30,32 +30,55 @@ fn runs(shape: Shape3) -> usize {
     rows * columns * depth.div_ceil(2)
 }
 
-/// Whether indices and sizes fit 32 bits, with the largest value to spare.
-fn is_narrow(shape: Shape3) -> bool {
-    shape.count() < u32::MAX as usize
+/// The width of the kernels' indices and sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indices {
+    /// For volumes of fewer than 2^32 - 1 voxels: the largest value is spared.
+    Bits32,
+    /// For all volumes.
+    Bits64,
+}
+
+impl Indices {
+    /// The narrowest for a volume.
+    pub fn of(shape: Shape3) -> Self {
+        if shape.count() < u32::MAX as usize { Self::Bits32 } else { Self::Bits64 }
+    }
+
+    fn size(self) -> usize {
+        match self {
+            Self::Bits32 => 4,
+            Self::Bits64 => 8,
+        }
+    }
 }
 
 /// The parts of the working memory, in its order: bits, parents, sizes, roots, selection.
-fn parts(shape: Shape3) -> [usize; 5] {
-    let index = if is_narrow(shape) { 4 } else { 8 };
-    let indices = runs(shape) * index;
+fn parts(shape: Shape3, width: Indices) -> [usize; 5] {
+    let indices = runs(shape) * width.size();
     [words(shape) * 4, indices, indices, indices, SELECTION_BYTES].map(|bytes| bytes.next_multiple_of(256))
 }
 
 /// Bytes of working memory.
-pub fn keep_largest_scratch(shape: Shape3) -> usize {
-    parts(shape).iter().sum()
+pub fn keep_largest_scratch(shape: Shape3, width: Indices) -> usize {
+    parts(shape, width).iter().sum()
 }
 
-/// Sets to 0, in place, what is not among the largest connected components. `scratch` begins at a multiple of 8.
+/// Sets to 0, in place, what is not among the largest connected components. `scratch` begins at a multiple of 8; the width
+/// is [`Indices::of`] the volume, or wider.
 pub fn keep_largest(
     queue: &impl Queue,
     labels: &LabelsSpan<'_>,
     keep: &KeepLargest,
     scratch: DeviceSpan<'_>,
+    width: Indices,
 ) -> Result<()> {
     labels.check("a label map")?;
-    scratch.check("the working memory of the components", keep_largest_scratch(labels.shape), 8)?;
+    let byte_size = keep_largest_scratch(labels.shape, width);
+    scratch.check("the working memory of the components", byte_size, 8)?;
+    if width == Indices::Bits32 && Indices::of(labels.shape) != width {
+        return Err(Error::internal(format!("components of {} voxels with 32-bit indices", labels.shape)));
+    }
     // An absent label is an empty union: it costs launches and changes nothing.
     let selected: Vec<u8> = match &keep.applied_labels {
         Some(applied) => applied
@@ -69,7 +92,7 @@ pub fn keep_largest(
         return Ok(());
     }
     let unions: Vec<&[u8]> = if keep.independent { selected.chunks(1).collect() } else { vec![&selected] };
-    unions.into_iter().try_for_each(|union| keep_largest_of(queue, labels, union, keep, scratch))
+    unions.into_iter().try_for_each(|union| keep_largest_of(queue, labels, union, keep, scratch, width))
 }
 
 /// One union of labels.
@@ -79,10 +102,11 @@ fn keep_largest_of(
     union: &[u8],
     keep: &KeepLargest,
     scratch: DeviceSpan<'_>,
+    width: Indices,
 ) -> Result<()> {
     let shape = labels.shape;
     let mut offset = 0;
-    let [bits, parents, sizes, roots, selection] = parts(shape).map(|bytes| {
+    let [bits, parents, sizes, roots, selection] = parts(shape, width).map(|bytes| {
         offset += bytes;
         scratch.part(offset - bytes, bytes)
     });
@@ -105,8 +129,10 @@ fn keep_largest_of(
         connectivity: keep.connectivity as u32,
         digit: 0,
     };
-    let narrow = is_narrow(shape);
-    let of_width = |kernel_32, kernel_64| if narrow { kernel_32 } else { kernel_64 };
+    let of_width = |kernel_32, kernel_64| match width {
+        Indices::Bits32 => kernel_32,
+        Indices::Bits64 => kernel_64,
+    };
     let geometry = blocks(queue, words(shape), queue.block() as usize);
     queue.fill(selection, 0)?;
     pack(queue, labels, selected, bits)?;
@@ -169,4 +195,19 @@ pub(super) fn pack(
     let geometry = blocks(queue, words(shape), queue.block() as usize / 32);
     // SAFETY: labels and bits are as long as the kernel takes them to be; it uses nothing else.
     unsafe { launch(queue, Kernel::ComponentsPack, &geometry, &arguments) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_as_wide_as_the_volume_needs() {
+        let width = |dims| Indices::of(Shape3::new(dims).unwrap());
+        let most = i64::from(u32::MAX);
+        assert_eq!(width([224, 224, 224]), Indices::Bits32);
+        assert_eq!(width([1, 1, most - 1]), Indices::Bits32);
+        assert_eq!(width([1, 1, most]), Indices::Bits64);
+        assert_eq!(width([2, 1, most]), Indices::Bits64);
+    }
 }

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use triton_backend_api::{Error, Result};
 
 pub use argmax::argmax;
-pub use components::{keep_largest, keep_largest_scratch};
+pub use components::{Indices, keep_largest, keep_largest_scratch};
 pub use contour::{contour, contour_scratch};
 pub use convert::convert;
 pub use foreground::{FOUND_BYTES, find_foreground, foreground_of, reset_foreground};
