@@ -10,6 +10,7 @@ source "$ROOT/scripts/lib/model.sh"
 source "$ROOT/scripts/lib/server.sh"
 source "$ROOT/scripts/lib/suites.sh"
 source "$ROOT/scripts/lib/fuzz.sh"
+source "$ROOT/scripts/lib/thread_sanitizer.sh"
 
 suites=(lint rust fuzz torchscript parity tools e2e sanitizers client)
 if (($#)); then

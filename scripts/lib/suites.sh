@@ -65,6 +65,7 @@ suite_lint() {
   check "cargo fmt, fuzz targets" cargo fmt --check --manifest-path fuzz/Cargo.toml
   check "cargo clippy" cargo clippy --locked --all-targets -- -D warnings
   check "cargo clippy, emulated driver" cargo clippy --locked -p fake_driver --all-targets -- -D warnings
+  check "cargo clippy, races" cargo clippy --locked -p races --all-targets -- -D warnings
   check "cargo clippy, the CPU alone" cargo clippy --locked --no-default-features --features backend --lib -- -D warnings
   # Not part of the default members, for it needs libtorch; in release, where its C++ has to be compiled anyway.
   check "cargo clippy, torchscript" clippy_torchscript torchscript_backend
@@ -146,6 +147,7 @@ suite_sanitizers() {
     printf -- '-- valgrind: skipped, it is not installed (Debian: apt-get install valgrind)\n'
     count "valgrind" 0 0 1
   fi
+  races
   server_under_address_sanitizer
 }
 
