@@ -50,8 +50,9 @@ pub trait Device {
     /// 1 where 26 times the label exceeds the sum of the 26 labels around it (0 outside the volume), else 0.
     fn contour(&self, labels: &Self::Labels) -> Result<Self::Labels>;
 
-    /// Puts labels back on the grid of the input: each voxel of the box takes the nearest label, all others are 0.
-    fn restore(&self, labels: &Self::Labels, placement: &Placement) -> Result<Self::Labels>;
+    /// Puts labels back on the grid of the input: each voxel of the box takes the nearest label, all others are 0. Counts
+    /// them as [`Device::count`] does.
+    fn restore(&self, labels: &Self::Labels, placement: &Placement) -> Result<(Self::Labels, VoxelCount)>;
 
     /// How many labels are above 0, on their own grid and on that of the input, without making the latter.
     fn count(&self, labels: &Self::Labels, placement: &Placement) -> Result<VoxelCount>;
@@ -224,10 +225,13 @@ impl Pipeline {
     ) -> Result<Segmentation<D::Labels>> {
         let Argmax { labels, nan_count } = device.argmax(logits)?;
         let mask = device.keep_largest(labels, &self.keep)?;
-        let voxels = device.count(&mask, placement)?;
+        let (mask_native, voxels) = if wanted.mask_native || wanted.contour_native {
+            let (native, voxels) = device.restore(&mask, placement)?;
+            (Some(native), voxels)
+        } else {
+            (None, device.count(&mask, placement)?)
+        };
         let contour = wanted.contour.then(|| device.contour(&mask)).transpose()?;
-        let native = wanted.mask_native || wanted.contour_native;
-        let mask_native = native.then(|| device.restore(&mask, placement)).transpose()?;
         let mask = wanted.mask.then_some(mask);
         let contour_native = match &mask_native {
             Some(mask) if wanted.contour_native => Some(device.contour(mask)?),

@@ -94,7 +94,7 @@ impl<D: Device> Device for Timed<'_, D> {
         self.time("contour", || self.device.contour(labels))
     }
 
-    fn restore(&self, labels: &D::Labels, placement: &Placement) -> Result<D::Labels> {
+    fn restore(&self, labels: &D::Labels, placement: &Placement) -> Result<(D::Labels, VoxelCount)> {
         self.time("restore", || self.device.restore(labels, placement))
     }
 

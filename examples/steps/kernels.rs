@@ -92,11 +92,11 @@ impl Device for Kernels {
         Labels::new(out.bytes(), labels.shape())
     }
 
-    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<Labels> {
+    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<(Labels, VoxelCount)> {
         let (data, out) = (buffer(labels), Buffer::new(placement.input_shape.count()));
         let counts = Buffer::new(steps::COUNT_BYTES);
         steps::restore(&self.0, &span(&data, labels), placement, out.span(), counts.span())?;
-        Labels::new(out.bytes(), placement.input_shape)
+        Ok((Labels::new(out.bytes(), placement.input_shape)?, steps::count_of(&counts.array())))
     }
 
     fn count(&self, labels: &Labels, placement: &Placement) -> Result<VoxelCount> {

@@ -161,9 +161,11 @@ fn restore(device: &impl HostDevice, command: &Value) -> Answer {
     let labels = labels(&Npy::read(text(command, "input")?)?)?;
     let placement = placement(command)?;
     let start = Instant::now();
-    let native = device.restore(&labels, &placement)?;
+    let (native, voxels) = device.restore(&labels, &placement)?;
     let seconds = start.elapsed().as_secs_f64();
-    let voxels = device.count(&labels, &placement)?;
+    if device.count(&labels, &placement)? != voxels {
+        return Err("the voxels are not as many when they are counted alone".into());
+    }
     save(&native, text(command, "output")?)?;
     Ok(json!({ "grid": voxels.grid, "native": voxels.native, "seconds": seconds }))
 }

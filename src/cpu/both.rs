@@ -90,7 +90,7 @@ pub fn restore(labels: &Labels, placement: &Placement) -> Labels {
     assert_eq!(found, REFERENCE.restore(labels, placement).unwrap());
     #[cfg(feature = "cuda")]
     assert_eq!(found, gpu::restore(labels, placement));
-    found
+    found.0
 }
 
 pub fn count(labels: &Labels, placement: &Placement) -> VoxelCount {

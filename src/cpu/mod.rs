@@ -115,8 +115,12 @@ impl Device for Cpu {
         self.threads.run(|| contour::contour(labels, &self.pool))
     }
 
-    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<Labels> {
-        self.threads.run(|| native::restore(labels, placement, &self.pool))
+    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<(Labels, VoxelCount)> {
+        // Counting takes a small part of the time, on the network's grid.
+        Ok((
+            self.threads.run(|| native::restore(labels, placement, &self.pool))?,
+            self.count(labels, placement)?,
+        ))
     }
 
     fn count(&self, labels: &Labels, placement: &Placement) -> Result<VoxelCount> {

@@ -102,15 +102,15 @@ impl Device for Session<'_> {
         Ok(out)
     }
 
-    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<Labels> {
+    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<(Labels, VoxelCount)> {
         const STEP: &str = "restore";
         let shape = placement.input_shape;
         let out = Labels { memory: self.memory(shape.count(), STEP)?, shape, highest: labels.highest };
-        let scratch = self.memory(COUNT_BYTES, STEP)?;
+        let counts = self.memory(COUNT_BYTES, STEP)?;
         self.step(STEP, || {
-            steps::restore(self, &labels.span(), placement, out.memory.span(), scratch.span())
+            steps::restore(self, &labels.span(), placement, out.memory.span(), counts.span())
         })?;
-        Ok(out)
+        Ok((out, steps::count_of(&self.fetch(counts.span(), STEP)?)))
     }
 
     fn count(&self, labels: &Labels, placement: &Placement) -> Result<VoxelCount> {

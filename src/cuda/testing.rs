@@ -154,12 +154,12 @@ pub fn contour(map: &cpu::Labels) -> cpu::Labels {
     contour
 }
 
-pub fn restore(map: &cpu::Labels, placement: &Placement) -> cpu::Labels {
+pub fn restore(map: &cpu::Labels, placement: &Placement) -> (cpu::Labels, VoxelCount) {
     let session = GPU.session().unwrap();
-    let restored = session.restore(&labels(&session, map), placement).unwrap();
+    let (restored, voxels) = session.restore(&labels(&session, map), placement).unwrap();
     let restored = host(&session, &restored);
     no_violation();
-    restored
+    (restored, voxels)
 }
 
 pub fn count(map: &cpu::Labels, placement: &Placement) -> VoxelCount {

@@ -56,8 +56,8 @@ impl Device for Reference {
         contour::contour(labels, &self.0)
     }
 
-    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<Labels> {
-        native::restore(labels, placement, &self.0)
+    fn restore(&self, labels: &Labels, placement: &Placement) -> Result<(Labels, VoxelCount)> {
+        Ok((native::restore(labels, placement, &self.0)?, self.count(labels, placement)?))
     }
 
     fn count(&self, labels: &Labels, placement: &Placement) -> Result<VoxelCount> {

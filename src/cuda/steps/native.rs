@@ -2,7 +2,7 @@
 
 use triton_backend_api::Result;
 
-use super::{Geometry, LabelsSpan, blocks, check_axes, dims, launch};
+use super::{LabelsSpan, blocks, check_axes, dims, launch};
 use crate::cuda::kernels::Kernel;
 use crate::cuda::kernels::arguments::NativeArguments;
 use crate::cuda::queue::{DeviceSpan, Queue};
@@ -14,35 +14,27 @@ pub const COUNT_BYTES: usize = 16;
 /// Rows of a thread in one turn.
 const ROWS: usize = 16;
 
-/// Writes the labels of the input's voxels to `out`. `scratch` has [`COUNT_BYTES`] bytes at a multiple of 8.
+/// Writes the labels of the input's voxels to `out`, and counts as [`count`] does.
 pub fn restore(
     queue: &impl Queue,
     labels: &LabelsSpan<'_>,
     placement: &Placement,
     out: DeviceSpan<'_>,
-    scratch: DeviceSpan<'_>,
+    counts: DeviceSpan<'_>,
 ) -> Result<()> {
     out.check("labels on the grid of the input", placement.input_shape.count(), 1)?;
-    let (arguments, geometry) = prepare(queue, labels, placement, scratch)?;
-    let arguments = NativeArguments { out: out.address(), ..arguments };
-    // SAFETY: labels, output and counts are as long as the kernel takes them to be, which has been checked.
-    unsafe { launch(queue, Kernel::NativeRestore, &geometry, &arguments) }
+    run(queue, labels, placement, Some(out), counts)
 }
 
-/// Counts the labels above 0, on their own grid and on that of the input; see [`count_of`].
+/// Counts the labels above 0, on their own grid and on that of the input; see [`count_of`]. `counts` has [`COUNT_BYTES`]
+/// bytes at a multiple of 8.
 pub fn count(
     queue: &impl Queue,
     labels: &LabelsSpan<'_>,
     placement: &Placement,
     counts: DeviceSpan<'_>,
 ) -> Result<()> {
-    let (arguments, geometry) = prepare(queue, labels, placement, counts)?;
-    let of_grid = blocks(queue, labels.shape.count(), 4 * queue.block() as usize);
-    // SAFETY: labels and counts are as long as the kernels take them to be, which has been checked; there is no output.
-    unsafe {
-        launch(queue, Kernel::NativeCountGrid, &of_grid, &arguments)?;
-        launch(queue, Kernel::NativeRestore, &geometry, &arguments)
-    }
+    run(queue, labels, placement, None, counts)
 }
 
 /// The finished counts, as they lie in memory.
@@ -55,13 +47,14 @@ pub fn count_of(counts: &[u8; COUNT_BYTES]) -> VoxelCount {
     VoxelCount { grid, native }
 }
 
-/// Sets the counts to 0.
-fn prepare(
+/// One look at each label and one at each voxel of the input, whose label goes to the output if there is one.
+fn run(
     queue: &impl Queue,
     labels: &LabelsSpan<'_>,
     placement: &Placement,
+    out: Option<DeviceSpan<'_>>,
     counts: DeviceSpan<'_>,
-) -> Result<(NativeArguments, Geometry)> {
+) -> Result<()> {
     let (size, image) = (placement.crop.size()?, placement.input_shape);
     labels.check("a label map")?;
     check_axes(labels.shape, size)?;
@@ -69,7 +62,7 @@ fn prepare(
     queue.fill(counts.part(0, COUNT_BYTES)?, 0)?;
     let arguments = NativeArguments {
         labels: labels.data.address(),
-        out: 0,
+        out: out.map_or(0, DeviceSpan::address),
         grid_count: counts.address(),
         native_count: counts.address() + 8,
         grid: dims(labels.shape),
@@ -80,5 +73,11 @@ fn prepare(
     };
     let [rows, columns, depth] = image.dims();
     let pieces = rows * columns.div_ceil(ROWS) * depth;
-    Ok((arguments, blocks(queue, pieces, queue.block() as usize)))
+    let of_grid = blocks(queue, labels.shape.count(), 4 * queue.block() as usize);
+    let of_input = blocks(queue, pieces, queue.block() as usize);
+    // SAFETY: labels, counts and output are as long as the kernels take them to be, which has been checked.
+    unsafe {
+        launch(queue, Kernel::NativeCountGrid, &of_grid, &arguments)?;
+        launch(queue, Kernel::NativeRestore, &of_input, &arguments)
+    }
 }
