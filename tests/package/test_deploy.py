@@ -102,6 +102,14 @@ def test_servers_have_probes_limits_and_no_rights(manifest):
     assert len(restricted) == 2 and all("shared-memory" in a and "model-repository" in a for a in restricted)
 
 
+@pytest.mark.parametrize("manifest", SERVERS, ids=lambda p: p.name)
+def test_servers_ask_for_huge_pages_as_the_image_and_serve_sh_do(manifest):
+    (container,) = containers(manifest)
+    assert {"name": "THP_MEM_ALLOC_ENABLE", "value": "1"} in container["env"]
+    assert "\nENV THP_MEM_ALLOC_ENABLE=1\n" in (DEPLOY / "Dockerfile").read_text()
+    assert "THP_MEM_ALLOC_ENABLE=${THP_MEM_ALLOC_ENABLE:-1} " in (ROOT / "scripts/lib/server.sh").read_text()
+
+
 def test_what_is_labelled_is_what_is_selected():
     labels = {}
     for path in MANIFESTS:
