@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/test.sh [SUITE [PYTEST_ARGUMENT..]]
-# Without arguments all suites, in this order: lint rust fuzz torchscript parity tools e2e sanitizers client. Installs and builds what is missing.
+# Without arguments all suites, in this order: lint rust fuzz torchscript parity tools e2e sanitizers client; tools runs beside e2e. Installs and builds what is missing.
 # Ends with one line of counts over all suites: "N passed, N failed, N skipped". Fails if anything failed or nothing ran.
 # SPLEENSEG_TEST_DATA names the folder with the real CT (default ../shared/data); without it those tests are skipped.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
@@ -32,8 +32,14 @@ install_environments_ahead "${needed[@]}"
 for suite in "${suites[@]}"; do
   # shellcheck disable=SC2086 # a list
   install_environments ${environments_of[$suite]}
+  # Of all suites, `tools` runs beside `e2e`: one computes on one core, the other mostly waits for servers.
+  if ((${#suites[@]} > 1)) && [[ $suite == tools ]]; then
+    beside tools suite_tools
+    continue
+  fi
   heading "$suite"
   "suite_$suite" "$@"
+  if ((${#suites[@]} > 1)) && [[ $suite == e2e ]]; then join; fi
 done
 
 heading "result"

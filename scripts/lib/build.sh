@@ -59,7 +59,8 @@ build_spleenseg() {
 }
 
 build_pytorch() {
-  rm -rf "$BACKENDS/pytorch"
+  # A link of an earlier build; the object of one is replaced in one step, for a running server's sake.
+  if [[ -L $BACKENDS/pytorch ]] || ! own_pytorch_backend_needed; then rm -rf "$BACKENDS/pytorch"; fi
   if ! own_pytorch_backend_needed; then
     mkdir -p "$BACKENDS" && ln -s "$TRITON_HOME/backends/pytorch" "$BACKENDS/pytorch"
     return

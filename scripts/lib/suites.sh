@@ -11,6 +11,29 @@ count() { # count NAME PASSED FAILED SKIPPED
   SUMMARY+=("$(printf '%-28s %5d passed %5d failed %5d skipped' "$@")")
 }
 
+# Runs COMMAND in the background, beside what follows. What it says and counts comes with `join`, so that nothing is interleaved.
+beside() { # beside NAME COMMAND..
+  BESIDE_NAME=$1 BESIDE=$(mktemp -d)
+  shift
+  touch "$BESIDE/counts"
+  (
+    count() { printf '%s\t%d\t%d\t%d\n' "$@" >>"$BESIDE/counts"; }
+    "$@" >"$BESIDE/log" 2>&1
+    touch "$BESIDE/ended"
+  ) &
+  BESIDE_PID=$!
+}
+
+join() { # join : waits for what `beside` started
+  local name passed failed skipped
+  wait "$BESIDE_PID" || true
+  heading "$BESIDE_NAME, beside it"
+  cat "$BESIDE/log"
+  while IFS=$'\t' read -r name passed failed skipped; do count "$name" "$passed" "$failed" "$skipped"; done <"$BESIDE/counts"
+  [[ -e $BESIDE/ended ]] || count "$BESIDE_NAME, which broke off" 0 1 0
+  rm -rf "$BESIDE"
+}
+
 check() { # check NAME COMMAND.. : one check that passes or fails as a whole
   local name=$1
   shift
@@ -224,23 +247,9 @@ suite_parity() {
     return
   fi
   # In two halves at once: each waits for one thread most of the time.
-  local half pid name passed failed skipped
-  half=$(mktemp -d)
-  (
-    PASSED=0 FAILED=0 SKIPPED=0
-    run_pytest "the kernels" tests/parity -k kernels >"$half/log" 2>&1
-    printf 'parity with MONAI, the kernels\t%d\t%d\t%d\n' "$PASSED" "$FAILED" "$SKIPPED" >"$half/counts"
-  ) &
-  pid=$!
+  beside "parity, the kernels" run_pytest "parity with MONAI, the kernels" tests/parity -k kernels
   run_pytest "parity with MONAI, the CPU" tests/parity -k "not kernels"
-  wait "$pid" || true
-  cat "$half/log"
-  if IFS=$'\t' read -r name passed failed skipped <"$half/counts"; then
-    count "$name" "$passed" "$failed" "$skipped"
-  else
-    count "parity with MONAI, the kernels" 0 1 0
-  fi
-  rm -rf "$half"
+  join
 }
 
 # The Python tools beside the backends: every other folder of tests.
