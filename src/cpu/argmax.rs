@@ -66,32 +66,52 @@ impl<S: Score> Kernel for Chunk<'_, S> {
     #[inline(always)]
     fn run(self) -> u64 {
         let mut nan_count = 0;
-        let mut best = [0.0; BLOCK];
         for (block, labels) in self.labels.chunks_mut(BLOCK).enumerate() {
-            let best = &mut best[..labels.len()];
+            let first = self.first + block * BLOCK;
+            let count = labels.len();
+            let of_class = |class| &self.scores[class * self.voxels + first..][..count];
+            let best = &mut [0.0; BLOCK][..labels.len()];
+            // Nearly always there is no NaN, and then the comparison is simple.
+            let mut any_nan = false;
             for class in 0..self.classes {
-                let from = class * self.voxels + self.first + block * BLOCK;
-                let candidates = &self.scores[from..from + labels.len()];
-                let mut nan = 0u32;
-                if class == 0 {
-                    for ((best, label), candidate) in best.iter_mut().zip(&mut *labels).zip(candidates) {
-                        *best = candidate.value();
-                        nan += u32::from(best.is_nan());
-                        *label = 0;
-                    }
-                } else {
-                    for ((best, label), candidate) in best.iter_mut().zip(&mut *labels).zip(candidates) {
-                        let candidate = candidate.value();
-                        nan += u32::from(candidate.is_nan());
-                        // NaN counts as largest, and the first of equals stays.
-                        let wins = (candidate > *best) | candidate.is_nan() & !best.is_nan();
-                        *best = if wins { candidate } else { *best };
-                        *label = if wins { class as u8 } else { *label };
-                    }
+                any_nan |= compare::<S, false>(of_class(class), class, best, labels) > 0;
+            }
+            if any_nan {
+                for class in 0..self.classes {
+                    nan_count += compare::<S, true>(of_class(class), class, best, labels);
                 }
-                nan_count += u64::from(nan);
             }
         }
         nan_count
     }
+}
+
+/// Puts a class where its score wins against the best so far, and counts its scores that are NaN. With NAN that counts as
+/// largest; without, the labels hold only where none is.
+#[inline(always)]
+fn compare<S: Score, const NAN: bool>(
+    scores: &[S],
+    class: usize,
+    best: &mut [f32],
+    labels: &mut [u8],
+) -> u64 {
+    let mut nan = 0u32;
+    if class == 0 {
+        labels.fill(0);
+        for (best, score) in best.iter_mut().zip(scores) {
+            *best = score.value();
+            nan += u32::from(best.is_nan());
+        }
+        return u64::from(nan);
+    }
+    for ((best, label), score) in best.iter_mut().zip(labels).zip(scores) {
+        let score = score.value();
+        nan += u32::from(score.is_nan());
+        // The first of equals stays.
+        let wins = (score > *best) | NAN & score.is_nan() & !best.is_nan();
+        // The larger one, and not "if it wins": stores that depend on a comparison are slow.
+        *best = if NAN && (score.is_nan() | best.is_nan()) { f32::NAN } else { best.max(score) };
+        *label = if wins { class as u8 } else { *label };
+    }
+    u64::from(nan)
 }

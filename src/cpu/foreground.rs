@@ -114,16 +114,17 @@ impl Found {
     /// Whether there is foreground among these voxels.
     #[inline(always)]
     fn look<V: Voxel>(&self, voxels: &[V], threshold: f32) -> bool {
-        let (mut found, mut finite) = (false, true);
+        // As wide as the voxels, so that the comparisons need not be packed.
+        let (mut found, mut odd) = (0, 0);
         for voxel in voxels {
             let value = voxel.value();
-            found |= value >= threshold;
-            finite &= value.abs() < f32::INFINITY;
+            found |= u32::from(value >= threshold);
+            odd |= u32::from(!value.is_finite());
         }
-        if !finite {
+        if odd > 0 {
             self.is_odd.store(true, Ordering::Relaxed);
         }
-        found
+        found > 0
     }
 }
 

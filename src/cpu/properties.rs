@@ -49,6 +49,20 @@ fn scales() -> impl Strategy<Value = Scale> {
     })
 }
 
+/// The usual range, and ranges of other spans, also falling ones, with and without limits.
+fn resized_scales() -> impl Strategy<Value = Scale> {
+    let usual =
+        Scale { a_min: -57.0, a_span: 221.0, b: Some((1.0, 0.0)), lowest: Some(0.0), highest: Some(1.0) };
+    let falling = |mut scale: Scale| {
+        let (span, min) = scale.b.unwrap_or((1.0, 0.0));
+        scale.b = Some((-span, min));
+        (scale.lowest, scale.highest) = (scale.highest.map(|_| min - span), scale.lowest.map(|_| min));
+        scale
+    };
+    let others = || scales().prop_filter("a span that magnifies no rounding", |scale| scale.a_span > 50.0);
+    prop_oneof![2 => Just(usual), 2 => others(), 1 => others().prop_map(falling)]
+}
+
 /// Boxes inside the volume, grown beyond it by up to 3 voxels.
 fn boxes(shape: Shape3) -> impl Strategy<Value = BoundingBox> {
     let axis = |size: usize| {
@@ -148,8 +162,8 @@ proptest! {
         seed: u64,
         odd in 0..3u64,
         narrow: bool,
+        scale in resized_scales(),
     ) {
-        let scale = Scale { a_min: -57.0, a_span: 221.0, b: Some((1.0, 0.0)), lowest: Some(0.0), highest: Some(1.0) };
         let plan = CropScaleResize { scale, crop, size: Shape3::new(size).unwrap(), mode };
         let values = intensities(shape.count(), seed, odd);
         if narrow {

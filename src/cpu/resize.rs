@@ -15,14 +15,15 @@ pub(super) fn crop_scale_resize(
     plan: &CropScaleResize,
     pool: &HostPool,
 ) -> Result<Tensor> {
-    let has_inverse = plan.scale.a_span.recip().is_normal();
-    if plan.mode != ResizeMode::Area || !has_inverse || !area::is_separable(plan)? {
+    let usual = plan.mode == ResizeMode::Area && area::is_separable(plan)?;
+    let Some(intensity) = area::Intensity::new(&plan.scale).filter(|_| usual) else {
         return reference::resize::crop_scale_resize(input, plan, pool);
-    }
+    };
     let mut tensor = Tensor::take(pool, plan.size)?;
+    let out = tensor.data_mut();
     tensor.is_of_finite = match input.voxels() {
-        Voxels::Fp32(voxels) => area::mean(voxels, input.shape(), plan, tensor.data_mut())?,
-        Voxels::Int16(voxels) => area::mean(voxels, input.shape(), plan, tensor.data_mut())?,
+        Voxels::Fp32(voxels) => area::mean(voxels, input.shape(), plan, intensity, out)?,
+        Voxels::Int16(voxels) => area::mean(voxels, input.shape(), plan, intensity, out)?,
     };
     Ok(tensor)
 }

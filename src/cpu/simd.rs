@@ -26,6 +26,44 @@ pub(super) fn stream(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(from);
 }
 
+/// Asks the processor for what lies `ahead` elements beyond these, which may be outside of any memory.
+#[inline(always)]
+pub(super) fn prefetch<T, const N: usize>(elements: &[T; N], ahead: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of_val(elements)).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let place = elements.as_ptr().wrapping_add(ahead).cast::<i8>().wrapping_add(line);
+        // SAFETY: SSE is part of x86-64, and a prefetch reads nothing that could be seen, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
+    }
+}
+
+/// Eight of eight floats, in any order: those at these places, which are below 8.
+#[inline(always)]
+pub(super) fn pick(from: &[f32; 8], places: &[u32; 8]) -> [f32; 8] {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        use std::arch::x86_64::{
+            _mm256_loadu_ps, _mm256_loadu_si256, _mm256_permutevar8x32_ps, _mm256_storeu_ps,
+        };
+        #[target_feature(enable = "avx2")]
+        #[inline]
+        fn avx2(from: &[f32; 8], places: &[u32; 8]) -> [f32; 8] {
+            let mut picked = [0.0; 8];
+            // SAFETY: all three are 32 bytes, and need not be aligned.
+            unsafe {
+                let (from, places) =
+                    (_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_si256(places.as_ptr().cast()));
+                _mm256_storeu_ps(picked.as_mut_ptr(), _mm256_permutevar8x32_ps(from, places));
+            }
+            picked
+        }
+        // SAFETY: the processor has AVX2.
+        return unsafe { avx2(from, places) };
+    }
+    places.map(|place| from[place as usize % 8])
+}
+
 /// Code worth compiling for wider vectors. Implement `run` as `#[inline(always)]`, and call nothing in it that is not.
 pub(super) trait Kernel {
     type Output;
@@ -79,6 +117,14 @@ mod tests {
             stream(&from[7..7 + length], &mut to[start..start + length]);
             assert_eq!(to[start..start + length], from[7..7 + length]);
             assert!(to[..start].iter().chain(&to[start + length..]).all(|byte| *byte == 255));
+        }
+    }
+
+    #[test]
+    fn eight_are_picked_from_anywhere() {
+        let from = [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, f32::INFINITY];
+        for places in [[0, 1, 2, 3, 4, 5, 6, 7], [7, 7, 0, 0, 3, 3, 3, 1], [6; 8]] {
+            assert_eq!(pick(&from, &places), places.map(|place| from[place as usize]));
         }
     }
 

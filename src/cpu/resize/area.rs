@@ -1,7 +1,8 @@
-//! Area resizing as three passes of one axis each, fused plane by plane.
+//! Area resizing as sums along one axis after the other.
 //!
-//! A window's sum is the sum over its planes, then over its rows, then over its voxels. For each plane of the result the
-//! first pass leaves one plane of sums, which stays in the processor's cache for the other two.
+//! A window's sum is the sum over its rows, then over its planes, then over its voxels. The work goes through the image in
+//! pieces of a few rows, plane after plane, so that the first two sums stay in the processor's nearest cache, and each
+//! voxel is read from memory once.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use triton_backend_api::Result;
 
 use crate::config::Scale;
 use crate::cpu::allocate;
-use crate::cpu::intensity::{Voxel, ranged};
+use crate::cpu::intensity::Voxel;
 use crate::cpu::reference::resize::area::covered;
 use crate::cpu::simd::{self, Kernel};
 use crate::pipeline::CropScaleResize;
@@ -23,6 +24,13 @@ const LARGEST_WINDOW: usize = 400;
 
 /// Planes of the result that one thread makes in a row; consecutive ones share planes of the input.
 const PLANES_AT_A_TIME: usize = 8;
+/// Columns of the result that are made at a time.
+const COLUMNS_AT_A_TIME: usize = 16;
+/// Sums of a row that are made at a time.
+const BLOCK: usize = 4 * LANES;
+const LANES: usize = 8;
+/// How far ahead of the sums the processor is asked to read.
+const ROWS_AHEAD: usize = 6;
 
 /// Whether this way is the one to take: windows must be small, and several, and there must be something to resize.
 pub(crate) fn is_separable(plan: &CropScaleResize) -> Result<bool> {
@@ -31,9 +39,6 @@ pub(crate) fn is_separable(plan: &CropScaleResize) -> Result<bool> {
     let window = largest.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
     Ok(from != to && to.count() > 1 && window.is_some_and(|window| window <= LARGEST_WINDOW))
 }
-
-/// The longest row of sums, with a 0 after it, whose places need no check; a power of two.
-const LINE: usize = 4096;
 
 /// What one index of the result covers along an axis.
 #[derive(Clone)]
@@ -49,32 +54,31 @@ pub(super) fn mean<V: Voxel>(
     voxels: &[V],
     image: Shape3,
     plan: &CropScaleResize,
+    intensity: Intensity,
     out: &mut [f32],
 ) -> Result<bool> {
     let (rows, columns, depths) =
         (windows(image, plan, 0)?, windows(image, plan, 1)?, windows(image, plan, 2)?);
-    let (columns_read, depth_read) = (read(&columns), read(&depths));
-    let axes = Axes {
-        factors: depths.iter().map(|window| 1.0 / window.covered).collect(),
-        taps: taps(&depths, &depth_read),
-        columns,
-        depths,
-        columns_read,
-        depth_read,
-    };
-    // Multiplying by 1 and adding 0 changes nothing.
-    let scale = Scale { b: plan.scale.b.filter(|b| *b != (1.0, 0.0)), ..plan.scale };
+    let depth_read = read(&depths);
+    let axes = Axes { eights: eights(&depths, &depth_read), columns, depths, depth_read };
     let plane_size = axes.columns.len() * axes.depths.len();
-    let planes = out.par_chunks_mut(plane_size * PLANES_AT_A_TIME).enumerate();
-    let means = planes.map(|(group, planes)| {
-        let mut sums =
-            allocate::filled(axes.columns_read.len() * axes.depth_read.len(), 0.0, "a plane of sums")?;
-        let mut line = allocate::filled(LINE.max(axes.depth_read.len()), 0.0, "a row of sums")?;
+    let groups = out.par_chunks_mut(plane_size * PLANES_AT_A_TIME).zip(rows.par_chunks(PLANES_AT_A_TIME));
+    let means = groups.map(|(planes, rows)| {
+        let sums = || allocate::filled(COLUMNS_AT_A_TIME * axes.depth_read.len(), 0.0, "sums of rows");
+        let (mut of_plane, mut sums) = (sums()?, sums()?);
         let mut finite = true;
-        for (plane, row) in planes.chunks_exact_mut(plane_size).zip(&rows[group * PLANES_AT_A_TIME..]) {
-            let (sums, line) = (&mut sums, &mut line);
-            finite &=
-                simd::run(PlaneOfMeans { voxels, image, scale: &scale, row, axes: &axes, sums, line, plane });
+        for first in (0..axes.columns.len()).step_by(COLUMNS_AT_A_TIME) {
+            finite &= simd::run(Piece {
+                voxels,
+                image,
+                intensity,
+                rows,
+                axes: &axes,
+                columns: first..axes.columns.len().min(first + COLUMNS_AT_A_TIME),
+                of_plane: &mut of_plane,
+                sums: &mut sums,
+                planes,
+            });
         }
         Ok(finite)
     });
@@ -85,12 +89,9 @@ pub(super) fn mean<V: Voxel>(
 struct Axes {
     columns: Vec<Window>,
     depths: Vec<Window>,
-    /// One over the number of voxels that each window along the depth covers.
-    factors: Vec<f32>,
-    /// The places of each window along the depth in a row of sums, where no window has more than two.
-    taps: Option<Vec<[u32; 2]>>,
-    /// The part of the image that is read along the columns and along the depth.
-    columns_read: Range<usize>,
+    /// The windows along the depth eight at a time, where they are short.
+    eights: Option<Vec<Eight>>,
+    /// The part of the image that is read along the depth.
     depth_read: Range<usize>,
 }
 
@@ -102,97 +103,205 @@ fn read(windows: &[Window]) -> Range<usize> {
     }
 }
 
-/// Where thick slices are resized to thin ones, windows have one voxel or two; a missing one is the 0 that stands after
-/// a row of sums.
-fn taps(depths: &[Window], read: &Range<usize>) -> Option<Vec<[u32; 2]>> {
-    let tap = |window: &Window, at: usize| match at < window.inside.len() {
-        true => (window.inside.start - read.start + at) as u32,
-        false => read.len() as u32,
-    };
-    let short = depths.iter().all(|window| window.inside.len() <= 2) && read.len() < LINE;
-    short.then(|| depths.iter().map(|window| [tap(window, 0), tap(window, 1)]).collect())
+/// Eight windows of one voxel or two, out of eight voxels in a row: where thick slices are resized to thin ones.
+struct Eight {
+    /// The first window.
+    at: usize,
+    /// The first of the eight voxels, in a row of sums.
+    base: usize,
+    taps: [Tap; 2],
+    /// One over the number of voxels that each window covers.
+    factors: [f32; 8],
 }
 
-/// One plane of the result.
-struct PlaneOfMeans<'a, V> {
+/// For each window its first voxel, or its second.
+#[derive(Default)]
+struct Tap {
+    /// Its place among the eight.
+    places: [u32; 8],
+    /// All bits where there is one, else none.
+    bits: [u32; 8],
+}
+
+fn eights(depths: &[Window], read: &Range<usize>) -> Option<Vec<Eight>> {
+    let (last, last_base) = (depths.len().checked_sub(8)?, read.len().checked_sub(8)?);
+    // The last eight end with the row, and repeat what they share with those before.
+    let starts = (0..depths.len()).step_by(8).map(|at| at.min(last));
+    let eight = |at: usize| {
+        let windows = depths[at..].first_chunk::<8>()?;
+        let base = (windows[0].inside.start.checked_sub(read.start)?).min(last_base);
+        let mut taps = [Tap::default(), Tap::default()];
+        for (lane, window) in windows.iter().enumerate() {
+            if window.inside.len() > taps.len() {
+                return None;
+            }
+            for (tap, voxel) in taps.iter_mut().zip(window.inside.clone()) {
+                let place = voxel - read.start - base;
+                if place >= 8 {
+                    return None;
+                }
+                (tap.places[lane], tap.bits[lane]) = (place as u32, u32::MAX);
+            }
+        }
+        Some(Eight { at, base, taps, factors: windows.each_ref().map(|window| 1.0 / window.covered) })
+    };
+    starts.map(eight).collect()
+}
+
+/// ScaleIntensityRange as a shift and limits, which each voxel gets, and a factor, which their mean gets: so few operations,
+/// and no branches, that a loop runs at the speed of memory. It differs by the rounding of two operations.
+#[derive(Clone, Copy)]
+pub(super) struct Intensity {
+    shift: f32,
+    lowest: f32,
+    highest: f32,
+    factor: f32,
+}
+
+impl Intensity {
+    /// None where the factor is not one that can be divided by.
+    pub(super) fn new(scale: &Scale) -> Option<Self> {
+        let (span, min) = scale.b.unwrap_or((1.0, 0.0));
+        let factor = span / scale.a_span;
+        let limit = |limit: Option<f32>| limit.map(|limit| limit / factor);
+        let (mut lowest, mut highest) = (limit(scale.lowest), limit(scale.highest));
+        if factor < 0.0 {
+            std::mem::swap(&mut lowest, &mut highest);
+        }
+        let intensity = Self {
+            shift: scale.a_min - min / factor,
+            lowest: lowest.unwrap_or(f32::NEG_INFINITY),
+            highest: highest.unwrap_or(f32::INFINITY),
+            factor,
+        };
+        (factor.is_normal() && intensity.shift.is_finite()).then_some(intensity)
+    }
+
+    #[inline(always)]
+    fn of(self, value: f32) -> f32 {
+        let value = value - self.shift;
+        let value = if value < self.lowest { self.lowest } else { value };
+        if value > self.highest { self.highest } else { value }
+    }
+}
+
+/// A few columns of consecutive planes of the result.
+struct Piece<'a, V> {
     voxels: &'a [V],
     image: Shape3,
-    scale: &'a Scale,
-    row: &'a Window,
+    intensity: Intensity,
+    /// One window a plane.
+    rows: &'a [Window],
     axes: &'a Axes,
+    columns: Range<usize>,
+    of_plane: &'a mut [f32],
     sums: &'a mut [f32],
-    line: &'a mut [f32],
-    plane: &'a mut [f32],
+    planes: &'a mut [f32],
 }
 
-impl<V: Voxel> Kernel for PlaneOfMeans<'_, V> {
+impl<V: Voxel> Kernel for Piece<'_, V> {
     /// Whether every voxel that was read is a finite number.
     type Output = bool;
 
     #[inline(always)]
     fn run(self) -> bool {
-        let Self { voxels, image, scale, row, axes, sums, line, plane } = self;
-        let mut finite = true;
-        let inverse = scale.a_span.recip();
-        let depth = axes.depth_read.len();
-        // Over the planes of the window, with scaling. Padding adds 0: only voxels of the image are summed.
-        for (sums, j) in sums.chunks_exact_mut(depth.max(1)).zip(axes.columns_read.clone()) {
-            let mut rows =
-                row.inside.clone().map(|i| &voxels[image.offset([i, j, axes.depth_read.start])..][..depth]);
-            match rows.next() {
-                Some(row) => finite &= add::<V, true>(sums, row, scale, inverse),
-                None => sums.fill(0.0),
+        let Self { voxels, image, intensity, rows, axes, columns, of_plane, sums, planes } = self;
+        let (depth, thin) = (axes.depth_read.len(), axes.depths.len());
+        let windows = &axes.columns[columns.clone()];
+        let of_plane = &mut of_plane[..windows.len() * depth];
+        let sums = &mut sums[..windows.len() * depth];
+        let (mut met, mut summed) = ([0.0; LANES], None);
+        for (plane, row) in planes.chunks_exact_mut(axes.columns.len() * thin).zip(rows) {
+            // Over the rows of the window, with scaling, then over its planes. Padding adds 0: only voxels of the image are
+            // summed. A window begins at most with the plane with which the one before it ended.
+            if row.inside.is_empty() {
+                sums.fill(0.0);
             }
-            for row in rows {
-                finite &= add::<V, false>(sums, row, scale, inverse);
-            }
-        }
-        for (out, column) in plane.chunks_exact_mut(axes.depths.len()).zip(&axes.columns) {
-            // Over the rows of the window.
-            let mut rows =
-                column.inside.clone().map(|j| &sums[(j - axes.columns_read.start) * depth..][..depth]);
-            match rows.next() {
-                Some(row) => line[..depth].copy_from_slice(row),
-                None => line[..depth].fill(0.0),
-            }
-            for row in rows {
-                for (sum, part) in line.iter_mut().zip(row) {
-                    *sum += part;
+            for i in row.inside.clone() {
+                if summed.replace(i) != Some(i) {
+                    for (at, window) in windows.iter().enumerate() {
+                        let row = |j| &voxels[image.offset([i, j, axes.depth_read.start])..][..depth];
+                        let (sums, rows) =
+                            (&mut of_plane[at * depth..][..depth], window.inside.clone().map(row));
+                        sum(sums, rows, intensity, &mut met);
+                    }
+                }
+                if i == row.inside.start {
+                    sums.copy_from_slice(of_plane);
+                } else {
+                    for (sum, part) in sums.iter_mut().zip(&*of_plane) {
+                        *sum += part;
+                    }
                 }
             }
             // Over the voxels of the window.
-            let factor = 1.0 / (row.covered * column.covered);
-            if let (Some(taps), Some(line)) = (&axes.taps, line.first_chunk::<LINE>()) {
-                for ((out, taps), along_depth) in out.iter_mut().zip(taps).zip(&axes.factors) {
-                    let [first, second] = taps.map(|at| line[at as usize % LINE]);
-                    *out = (first + second) * (factor * along_depth);
-                }
-                continue;
-            }
-            for ((out, window), along_depth) in out.iter_mut().zip(&axes.depths).zip(&axes.factors) {
-                let mut sum = 0.0;
-                for part in &line[window.inside.start - axes.depth_read.start..][..window.inside.len()] {
-                    sum += part;
-                }
-                *out = sum * (factor * along_depth);
+            let out = &mut plane[columns.start * thin..columns.end * thin];
+            for (at, (out, column)) in out.chunks_exact_mut(thin).zip(windows).enumerate() {
+                let factor = intensity.factor / (row.covered * column.covered);
+                mean_along_depth(out, &sums[at * depth..][..depth], axes, factor);
             }
         }
-        finite
+        met.iter().all(|sum| sum.is_finite())
     }
 }
 
-/// Sets or increases a row of sums by a row of the input, scaled. Says whether the row has only finite numbers. Dividing by
-/// the span takes several times as long as multiplying by its inverse, and differs by the rounding of one operation.
+/// The sums of rows of the input, scaled. Adds the voxels as they are to `met`, which stays finite only where all are.
 #[inline(always)]
-fn add<V: Voxel, const FIRST: bool>(sums: &mut [f32], row: &[V], scale: &Scale, inverse: f32) -> bool {
-    let mut finite = true;
-    for (sum, voxel) in sums.iter_mut().zip(row) {
-        let value = voxel.value();
-        finite &= value.abs() < f32::INFINITY;
-        let value = ranged(scale, (value - scale.a_min) * inverse);
-        *sum = if FIRST { value } else { *sum + value };
+fn sum<'a, V: Voxel + 'a>(
+    sums: &mut [f32],
+    rows: impl Iterator<Item = &'a [V]> + Clone,
+    intensity: Intensity,
+    met: &mut [f32; LANES],
+) {
+    let Some(last) = sums.len().checked_sub(BLOCK) else {
+        sums.fill(0.0);
+        for row in rows {
+            for (sum, voxel) in sums.iter_mut().zip(row) {
+                met[0] += voxel.value();
+                *sum += intensity.of(voxel.value());
+            }
+        }
+        return;
+    };
+    // A block of sums stays in registers. The last one ends with the row, and repeats what it shares with the one before.
+    for start in (0..sums.len()).step_by(BLOCK).map(|start| start.min(last)) {
+        let mut block = [0.0; BLOCK];
+        for row in rows.clone() {
+            let Some(voxels) = row[start..].first_chunk::<BLOCK>() else { break };
+            simd::prefetch(voxels, row.len() * ROWS_AHEAD);
+            for lane in 0..LANES {
+                let value = |part: usize| voxels[part * LANES + lane].value();
+                met[lane] += (value(0) + value(1)) + (value(2) + value(3));
+            }
+            for (sum, voxel) in block.iter_mut().zip(voxels) {
+                *sum += intensity.of(voxel.value());
+            }
+        }
+        sums[start..start + BLOCK].copy_from_slice(&block);
     }
-    finite
+}
+
+/// The means of one row of the result.
+#[inline(always)]
+fn mean_along_depth(out: &mut [f32], sums: &[f32], axes: &Axes, factor: f32) {
+    let Some(eights) = &axes.eights else {
+        for (out, window) in out.iter_mut().zip(&axes.depths) {
+            let sums = &sums[window.inside.start - axes.depth_read.start..][..window.inside.len()];
+            *out = sums.iter().sum::<f32>() * (factor / window.covered);
+        }
+        return;
+    };
+    for Eight { at, base, taps: [first, second], factors } in eights {
+        let (Some(out), Some(sums)) = (out[*at..].first_chunk_mut::<8>(), sums[*base..].first_chunk()) else {
+            break;
+        };
+        let (firsts, seconds) = (simd::pick(sums, &first.places), simd::pick(sums, &second.places));
+        for lane in 0..8 {
+            let first = f32::from_bits(firsts[lane].to_bits() & first.bits[lane]);
+            let second = f32::from_bits(seconds[lane].to_bits() & second.bits[lane]);
+            out[lane] = (first + second) * (factor * factors[lane]);
+        }
+    }
 }
 
 fn windows(image: Shape3, plan: &CropScaleResize, axis: usize) -> Result<Vec<Window>> {
