@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ class Part(NamedTuple):
     title: str
     needs: tuple[str, ...]
     needs_s: float
+    most_s: float
+    """It fails where it takes longer, so that one that hangs leaves time for the others."""
     of_gpu: bool = True
     """Whether it says something of the GPU."""
 
@@ -33,19 +36,19 @@ NETWORK = ("triton", "stub", "numpy", "torch")
 GPU = (*NETWORK, "gpu", "cuda_torch")
 # By module: each has a function `run`.
 PARTS = {
-    "parity": Part("parity with MONAI on the GPU", GPU, 60),
-    "placement": Part("placement matrix", GPU, 60),
-    "kernels": Part("kernel times", GPU, 40),
-    "benchmark": Part("benchmark against the Python backend", (*GPU, "monai"), 120),
-    "torchscript": Part("torchscript_backend", GPU, 60),
-    "parity_cpu": Part("parity with MONAI on the CPU", NETWORK, 40, of_gpu=False),
+    "parity": Part("parity with MONAI on the GPU", GPU, 60, 150),
+    "placement": Part("placement matrix", GPU, 60, 120),
+    "kernels": Part("kernel times", GPU, 40, 90),
+    "benchmark": Part("benchmark against the Python backend", GPU, 120, 200),
+    "torchscript": Part("torchscript_backend", GPU, 60, 120),
+    "parity_cpu": Part("parity with MONAI on the CPU", NETWORK, 40, 100, of_gpu=False),
 }
 # The check itself can be tried without a GPU: the same parts, on the CPU.
 ON_CPU = {
-    "parity": Part("parity with MONAI on the CPU", NETWORK, 0),
-    "placement": Part("placement matrix, CPU alone", NETWORK, 0),
-    "benchmark": Part("benchmark against the Python backend, on the CPU", (*NETWORK, "monai"), 0),
-    "torchscript": Part("torchscript_backend on the CPU", NETWORK, 0),
+    "parity": Part("parity with MONAI on the CPU", NETWORK, 0, SECONDS),
+    "placement": Part("placement matrix, CPU alone", NETWORK, 0, SECONDS),
+    "benchmark": Part("benchmark against the Python backend, on the CPU", NETWORK, 0, SECONDS),
+    "torchscript": Part("torchscript_backend on the CPU", NETWORK, 0, SECONDS),
 }
 
 
@@ -62,9 +65,7 @@ def main() -> int:
         options.error(f"no such part: {', '.join(unknown)}; there are: {', '.join(every)}")
 
     report = Report(given.output_folder.resolve(), SECONDS)
-    signal.signal(signal.SIGALRM, out_of_time)
-    signal.signal(signal.SIGTERM, out_of_time)
-    signal.alarm(SECONDS)
+    watch(report)
     bundle = given.bundle.resolve()
     work = Path(tempfile.mkdtemp(prefix="gpu_check_"))
     try:
@@ -78,8 +79,36 @@ def main() -> int:
     return report.finish({every[name].title for name in wanted if every[name].of_gpu})
 
 
-def out_of_time(*_signal) -> None:
-    raise OutOfTime
+class TooLong(BaseException):
+    """A part has had its time. No Exception, for the reason of OutOfTime."""
+
+
+def watch(report: Report) -> None:
+    """Interrupts what is done when the report's time is over, or the time of `within`."""
+
+    def out_of_time(*_signal) -> None:
+        raise OutOfTime
+
+    def alarm(*_signal) -> None:
+        raise TooLong if report.left() > 1 else OutOfTime
+
+    signal.signal(signal.SIGTERM, out_of_time)
+    signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, report.left())
+
+
+@contextmanager
+def within(seconds: float, report: Report):
+    """Ends what is done in it with a TimeoutError after that long."""
+    signal.setitimer(signal.ITIMER_REAL, max(min(seconds, report.left()), 0.01))
+    try:
+        yield
+    except TooLong:
+        raise TimeoutError(f"not done within {seconds:.0f} s") from None
+    finally:
+        # In the last second nothing more is interrupted: what follows is the end of the report.
+        left = report.left()
+        signal.setitimer(signal.ITIMER_REAL, left if left > 1 else 0)
 
 
 def run_parts(parts: dict[str, Part], bundle: Path, work: Path, report: Report, gpu: bool) -> None:
@@ -96,7 +125,8 @@ def run_parts(parts: dict[str, Part], bundle: Path, work: Path, report: Report, 
         module = importlib.import_module(f"gpu_check.{name.removesuffix('_cpu')}")
         folder = work / name
         folder.mkdir()
-        module.run(Check(bundle, folder, backends, report, gpu and not name.endswith("_cpu")))
+        with within(part.most_s, report):
+            module.run(Check(bundle, folder, backends, report, gpu and not name.endswith("_cpu")))
 
     for name, part in parts.items():
         report.part(part.title, lambda name=name, part=part: run(name, part), part.needs_s)

@@ -21,5 +21,11 @@ class Check:
     def say(self, text: str) -> None:
         self.report.say(text)
 
+    def fail_if(self, wrong: list[str], name: str) -> None:
+        """The first few in the report, all of them in a file."""
+        if wrong:
+            (self.report.folder / f"{name}.wrong.txt").write_text("\n".join(wrong) + "\n")
+            raise AssertionError("; ".join(wrong[:5]) + (f"; {len(wrong) - 5} more in {name}.wrong.txt" if len(wrong) > 5 else ""))
+
     def log(self, name: str) -> Path:
         return self.report.folder / f"{name}.log"

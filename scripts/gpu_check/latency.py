@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import time
 from contextlib import ExitStack
@@ -51,7 +52,11 @@ def volume(shape: tuple[int, ...]) -> np.ndarray:
 
 def memories(check: Check) -> dict[str, type[Region] | None]:
     """How requests and answers come."""
-    found: dict[str, type[Region] | None] = {"system shared memory": SystemRegion}
+    found: dict[str, type[Region] | None] = {}
+    size = sizes(check)
+    # INPUT0, and MASK and CONTOUR in FP32.
+    if shutil.disk_usage("/dev/shm").free > 4 * (size.voxels + 2 * size.grid_voxels):
+        found["system shared memory"] = SystemRegion
     if check.gpu:
         found["CUDA shared memory"] = CudaRegion
     return {**found, "HTTP": None}

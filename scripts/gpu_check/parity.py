@@ -60,18 +60,19 @@ def run(check: Check) -> None:
         size = tuple(case["parameters"]["spatial_size"])
         spleen(check.bundle, repository, check.gpu, size, case["parameters"], name=name, shipped="spleen_seg_native")
     wrong, voxels = [], 0
-    with Server(check, repository, "parity_gpu" if check.gpu else "parity_cpu") as server:
+    log = "parity_gpu" if check.gpu else "parity_cpu"
+    with Server(check, repository, log) as server:
         for case in cases:
-            arrays, parameters = server.infer(f"case_{case['number']}", case["image"][None], dict.fromkeys(OUTPUTS))
-            resized = np.fromfile(given_to_network, np.float32)
-            given_to_network.unlink()
-            voxels += resized.size
-            wrong += [
-                f"{case['volume']}, {case['parameters']}: {difference}"
-                for difference in differences(case, resized, arrays, parameters)
-            ]
+            given_to_network.unlink(missing_ok=True)
+            try:
+                arrays, parameters = server.infer(f"case_{case['number']}", case["image"][None], dict.fromkeys(OUTPUTS))
+                resized = np.fromfile(given_to_network, np.float32)
+                found = differences(case, resized, arrays, parameters)
+                voxels += resized.size
+            except Exception as error:  # noqa: BLE001: the other cases say where it works
+                found = [f"{type(error).__name__}: {error}"]
+            wrong += [f"{case['volume']}, {case['parameters']}: {difference}" for difference in found]
     masks = sum("MASK" in case["expected"] for case in cases)
     what = f"{len(cases)} cases: boxes, {voxels:,} resized voxels; masks and contours of {masks}"
     check.say(f"{what}; {len(wrong)} differences from MONAI 1.6.1")
-    if wrong:
-        raise AssertionError("; ".join(wrong[:5]))
+    check.fail_if(wrong, log)

@@ -35,16 +35,15 @@ def run(check: Check) -> None:
             what = f"spleen_seg on {device(ours)}, segmentation_3d on {device(theirs)}, INPUT0 in {source}, outputs in {target} memory"
             try:
                 answers[what] = one(server, f"spleen_{device(ours)}_{device(theirs)}", volume, memories[source], memories[target])
-            except RuntimeError as error:
-                wrong.append(f"{what}: {error}")
+            except Exception as error:  # noqa: BLE001: the other combinations say where it works
+                wrong.append(f"{what}: {type(error).__name__}: {error}")
     # The first has both models on the CPU and the bytes in the requests: the way that parity on the CPU is checked.
     expected = next(iter(answers.values()), None)
     if expected and not any(expected[1]):
         wrong.append("the contour is empty, which shows nothing")
     wrong += [f"{what}: other results than with everything on the host" for what, found in answers.items() if found != expected]
     check.say(f"{len(pairs) * len(memories) ** 2} combinations, {len(wrong)} wrong")
-    if wrong:
-        raise AssertionError("; ".join(wrong[:5]))
+    check.fail_if(wrong, "placement")
 
 
 def device(gpu: bool) -> str:

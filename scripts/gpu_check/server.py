@@ -24,7 +24,7 @@ from .check import Check
 from .regions import Region
 
 TYPES = {"FP32": np.float32, "UINT8": np.uint8}
-START_S = 240
+START_S = 120
 # What Triton always says where there is no GPU.
 HARMLESS = "CudaDriverHelper|NVML"
 PR_SET_PDEATHSIG = 1

@@ -82,7 +82,6 @@ def test_without_a_gpu_or_a_module_the_parts_are_skipped_and_say_what_is_missing
         assert outcome.startswith("skipped: the Python module numpy; the Python module torch"), title
         if not shutil.which("nvidia-smi"):
             assert ("an NVIDIA GPU (libcuda.so.1" in outcome) == (title != "parity with MONAI on the CPU")
-        assert ("module monai" in outcome) == ("benchmark" in title)
     assert done.returncode == NOTHING_CHECKED
     assert "NOTHING COULD BE CHECKED" in done.stdout and "Traceback" not in done.stdout + done.stderr
 
@@ -171,6 +170,70 @@ def test_a_part_that_has_no_time_left_is_skipped(tmp_path):
     assert report.outcomes["long"].startswith("skipped: 60 s of the 10 minutes")
 
 
+LIMITED = '''
+import sys, time
+from pathlib import Path
+from gpu_check.__main__ import watch, within
+from gpu_check.report import OutOfTime, Report
+
+def hang():
+    try:
+        time.sleep(30)
+    except Exception:
+        print("swallowed")
+
+def part(seconds, work):
+    with within(seconds, report):
+        work()
+
+report = Report(Path(sys.argv[1]), 6)
+watch(report)
+try:
+    report.part("hangs", lambda: part(1, hang), 0)
+    report.part("next", lambda: part(1, lambda: None), 0)
+    report.part("last", lambda: part(60, hang), 0)
+except OutOfTime:
+    report.outcomes["unreached"] = "skipped: time"
+sys.exit(report.finish({"next"}))
+'''
+
+
+def test_a_part_that_hangs_leaves_time_for_the_next_and_the_whole_has_its_end(tmp_path):
+    """In a process of its own: pytest's timeout uses the same timer."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, tmp_path / "out"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")}, capture_output=True, text=True, timeout=25, check=False,
+    )
+    assert done.returncode == FAILED and "swallowed" not in done.stdout, done.stdout + done.stderr
+    assert outcomes(done) == {
+        "hangs": "failed: not done within 1 s", "next": "passed", "last": "failed: not done within 10 minutes", "unreached": "skipped: time"
+    }
+
+
+def test_of_many_that_are_wrong_the_first_are_said_and_all_are_kept(tmp_path):
+    given = Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=False)
+    given.fail_if([], "none")
+    with pytest.raises(AssertionError, match=r"^case 0; .*case 4; 2 more in parity\.wrong\.txt$"):
+        given.fail_if([f"case {n}" for n in range(7)], "parity")
+    assert len((tmp_path / "out" / "parity.wrong.txt").read_text().splitlines()) == 7
+    assert not (tmp_path / "out" / "none.wrong.txt").exists()
+
+
+def test_a_benchmark_that_lacks_monai_measures_this_backend_alone(tmp_path, monkeypatch):
+    given = Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=False)
+    measured = []
+
+    def stack(_check, title, _backend, network, _wrong):
+        measured.append((title, network.name))
+        return {"HTTP": made_up_run(10, [0, 1, 1])}
+
+    monkeypatch.setattr(benchmark, "stack", stack)
+    monkeypatch.setattr(benchmark, "find_spec", lambda _name: None)
+    with pytest.raises(Skip, match=r"module monai. This backend was measured alone"):
+        benchmark.run(given)
+    assert measured == [("this backend", "model.pt")]
+
+
 def test_times_of_kernels_are_read_from_the_servers_log():
     line = "I1201 12:00:00.000000 1 log.cc:1] spleen_seg_0: request '7': on the GPU foreground=9.5 argmax=0.25 write=0.125 write=? ms\n"
     later = line.replace("9.5", "2.5")
@@ -201,6 +264,10 @@ def test_the_benchmarks_tables_compare_the_two_backends(tmp_path):
     (row,) = [[cell.strip() for cell in line if cell.strip()] for line in said if "HTTP" in "".join(line)]
     assert row == ["HTTP", "60.0 (30.0..90.0)", "20.0 (10.0..30.0)", "3.00", "3"]
     assert "masks over HTTP: 0 of 3 voxels differ, 2 are set" in report.lines
+    # A way that failed on one side is not compared.
+    lines = len(report.lines)
+    benchmark.tell(given, {"system shared memory": made_up_run(30, [1])}, ours)
+    assert len(report.lines) == lines
     with pytest.raises(AssertionError, match="other masks"):
         benchmark.tell(given, theirs, {"HTTP": made_up_run(10, [0, 0, 1])})
 
