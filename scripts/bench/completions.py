@@ -47,3 +47,31 @@ def throughput(steps: list[tuple[float, int]]) -> float | None:
         return None
     (began, first), (ended, last) = steps[0], steps[-1]
     return (last - first) / (ended - began)
+
+
+class AfterFirst:
+    """Takes one reading when the first request has ended. Looks rarely, and no more after that: it must not slow what is measured.
+
+    A client's shared memory gets its pages while its first request is answered, which is neither backend's work.
+    """
+
+    def __init__(self, count: Callable[[], int], read: Callable[[], dict], interval_s: float = 0.2):
+        self._count, self._read, self._interval_s = count, read, interval_s
+        self.reading: dict | None = None
+        self._before = count()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            if self._count() > self._before:
+                self.reading = self._read()
+                return
+
+    def __enter__(self) -> AfterFirst:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self._ended.set()
+        self._thread.join()

@@ -52,7 +52,8 @@ def _made(results: dict) -> str:
     lines = [
         f"Measured on {made['date']} with `{made['command']}`, in {made['seconds']:.0f} s. Every figure is the median over the "
         "rounds, with the smallest and the largest in parentheses. One request is one 512x512x114 FP32 volume unless it says "
-        "otherwise.",
+        "otherwise. What the server's statistics say leaves out the first request of each run: while it is answered, the client's "
+        "shared memory gets its pages.",
         "",
         table(["", "measured on"], [[key, value] for key, value in results["machine"].items()]).replace("---:", "---"),
     ]

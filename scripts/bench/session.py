@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from . import perf, repositories, statistics
-from .completions import Completions
+from .completions import AfterFirst, Completions
 from .perf import Load
 from .repositories import NETWORK, SPLEEN, Stack
 from .server import Server, e2e
@@ -68,14 +68,22 @@ class Session:
                 self.say(f"the server {name} had ended by itself; its last lines:\n{server.tail(20)}")
 
     def measure(self, server: Server, load: Load, **labels) -> dict:
-        """One run of perf_analyzer with Triton's own statistics around it."""
+        """One run of perf_analyzer with Triton's own statistics, which leave its first request out where there are several."""
         served = [m["name"] for m in server.index()]
         watched = [name for name in (SPLEEN, NETWORK) if name in served]
-        before = {name: server.statistics(name) for name in watched}
+
+        def read() -> dict[str, dict]:
+            return {name: server.statistics(name) for name in watched}
+
+        before = read()
         try:
-            client = self._run(server, load)
+            with AfterFirst(lambda: completed(server, load.model), read) as first:
+                client = self._run(server, load)
         except perf.PerfError as error:
             raise RuntimeError(f"{error}\n--- end of {server.log}:\n{server.tail()}") from None
+        after = read()
+        if first.reading and load.requests > 1:
+            before = first.reading
         record = {
             "model": load.model,
             "transport": load.transport,
@@ -84,7 +92,7 @@ class Session:
             "concurrency": load.concurrency,
             **labels,
             "client": client,
-            "statistics": {name: statistics.difference(before[name], server.statistics(name)) for name in watched},
+            "statistics": {name: statistics.difference(before[name], after[name]) for name in watched},
         }
         self.results["runs"].append(record)
         what = ", ".join(f"{value}" for value in labels.values())
@@ -95,9 +103,14 @@ class Session:
         if load.concurrency == 1:
             client = perf.run(load, server.http_port, server.grpc_port, self.work)
             return {**client, "throughput": 1000 / client["latency_ms"]}
-        with Completions(lambda: int(server.statistics(load.model)["inference_stats"]["success"]["count"])) as watched:
+        with Completions(lambda: completed(server, load.model)) as watched:
             client = perf.run(load, server.http_port, server.grpc_port, self.work)
         rate = watched.throughput()
         if rate is None:
             raise RuntimeError(f"{load.model}: {load.requests} requests were too few to see their rate")
         return {**client, "throughput": rate}
+
+
+def completed(server: Server, model: str) -> int:
+    """How many requests of a model the server has answered."""
+    return int(server.statistics(model)["inference_stats"]["success"]["count"])

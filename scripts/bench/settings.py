@@ -11,7 +11,7 @@ class Settings:
     first_requests: int  # to each new server
     compared: tuple[str, ...]  # inputs whose answers are compared before timing
     rounds: int  # of the headline tables; each is one run of every stack over every transport
-    requests: int  # in each of those runs
+    requests: int  # in each of those runs; Triton's statistics leave the first of several out
     whole_stack_transports: tuple[str, ...]  # over which the stack with the network in Python too is measured
     phantom_rounds: int
     noise_rounds: int
@@ -29,7 +29,7 @@ FULL = Settings(
     first_requests=3,
     compared=("zero", "phantom"),
     rounds=4,
-    requests=2,
+    requests=3,
     whole_stack_transports=("shm", "http", "grpc"),
     phantom_rounds=3,
     noise_rounds=3,
@@ -45,8 +45,8 @@ FULL = Settings(
 QUICK = Settings(
     first_requests=2,
     compared=("phantom",),
-    rounds=2,
-    requests=1,
+    rounds=1,
+    requests=2,
     whole_stack_transports=("shm",),
     phantom_rounds=0,
     noise_rounds=2,

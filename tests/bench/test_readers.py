@@ -46,6 +46,16 @@ def test_throughput_is_counted_between_the_first_completion_and_the_last():
     assert completions.throughput([(10.0, 101)]) is None
 
 
+def test_a_reading_is_taken_once_after_the_first_request():
+    counts, readings = iter([7, 7, 8, 9]), iter([{"spleen_seg": 8}])
+    with completions.AfterFirst(lambda: next(counts), lambda: next(readings), interval_s=0.001) as first:
+        first._thread.join(timeout=10)
+    assert first.reading == {"spleen_seg": 8}
+    with completions.AfterFirst(lambda: 7, dict, interval_s=0.001) as none:
+        time.sleep(0.01)
+    assert none.reading is None
+
+
 def test_completions_are_seen_when_they_happen():
     began = time.monotonic()
     # One request ends every 0.2 s.
