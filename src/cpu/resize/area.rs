@@ -148,14 +148,14 @@ fn eights(depths: &[Window], read: &Range<usize>) -> Option<Vec<Eight>> {
     starts.map(eight).collect()
 }
 
-/// ScaleIntensityRange as a shift and limits, which each voxel gets, and a factor, which their mean gets: so few operations,
-/// and no branches, that a loop runs at the speed of memory. It differs by the rounding of two operations.
+/// ScaleIntensityRange as a shift, a factor and limits: so few operations, and no branches, that a loop runs at the speed of
+/// memory. It differs by the rounding of two operations.
 #[derive(Clone, Copy)]
 pub(super) struct Intensity {
     shift: f32,
+    factor: f32,
     lowest: f32,
     highest: f32,
-    factor: f32,
 }
 
 impl Intensity {
@@ -163,23 +163,18 @@ impl Intensity {
     pub(super) fn new(scale: &Scale) -> Option<Self> {
         let (span, min) = scale.b.unwrap_or((1.0, 0.0));
         let factor = span / scale.a_span;
-        let limit = |limit: Option<f32>| limit.map(|limit| limit / factor);
-        let (mut lowest, mut highest) = (limit(scale.lowest), limit(scale.highest));
-        if factor < 0.0 {
-            std::mem::swap(&mut lowest, &mut highest);
-        }
-        let intensity = Self {
-            shift: scale.a_min - min / factor,
-            lowest: lowest.unwrap_or(f32::NEG_INFINITY),
-            highest: highest.unwrap_or(f32::INFINITY),
+        let shift = scale.a_min - min / factor;
+        (factor.is_normal() && shift.is_finite()).then_some(Self {
+            shift,
             factor,
-        };
-        (factor.is_normal() && intensity.shift.is_finite()).then_some(intensity)
+            lowest: scale.lowest.unwrap_or(f32::NEG_INFINITY),
+            highest: scale.highest.unwrap_or(f32::INFINITY),
+        })
     }
 
     #[inline(always)]
     fn of(self, value: f32) -> f32 {
-        let value = value - self.shift;
+        let value = (value - self.shift) * self.factor;
         let value = if value < self.lowest { self.lowest } else { value };
         if value > self.highest { self.highest } else { value }
     }
@@ -237,7 +232,7 @@ impl<V: Voxel> Kernel for Piece<'_, V> {
             // Over the voxels of the window.
             let out = &mut plane[columns.start * thin..columns.end * thin];
             for (at, (out, column)) in out.chunks_exact_mut(thin).zip(windows).enumerate() {
-                let factor = intensity.factor / (row.covered * column.covered);
+                let factor = 1.0 / (row.covered * column.covered);
                 mean_along_depth(out, &sums[at * depth..][..depth], axes, factor);
             }
         }
