@@ -68,7 +68,7 @@ class Session:
                 self.say(f"the server {name} had ended by itself; its last lines:\n{server.tail(20)}")
 
     def measure(self, server: Server, load: Load, **labels) -> dict:
-        """One run of perf_analyzer with Triton's own statistics, which leave its first request out where there are several."""
+        """One run of perf_analyzer with Triton's own statistics, which leave its first request out where there are others."""
         served = [m["name"] for m in server.index()]
         watched = [name for name in (SPLEEN, NETWORK) if name in served]
 
@@ -82,7 +82,8 @@ class Session:
         except perf.PerfError as error:
             raise RuntimeError(f"{error}\n--- end of {server.log}:\n{server.tail()}") from None
         after = read()
-        if first.reading and load.requests > 1:
+        # Where the first was the only one, or so short that others had ended before it was seen, none is left out.
+        if first.reading and statistics.difference(first.reading[load.model], after[load.model])["count"]:
             before = first.reading
         record = {
             "model": load.model,

@@ -66,11 +66,12 @@ impl<S: Score> Kernel for Chunk<'_, S> {
     #[inline(always)]
     fn run(self) -> u64 {
         let mut nan_count = 0;
+        let mut best = [0.0; BLOCK];
         for (block, labels) in self.labels.chunks_mut(BLOCK).enumerate() {
             let first = self.first + block * BLOCK;
             let count = labels.len();
             let of_class = |class| &self.scores[class * self.voxels + first..][..count];
-            let best = &mut [0.0; BLOCK][..labels.len()];
+            let best = &mut best[..count];
             // Nearly always there is no NaN, and then the comparison is simple.
             let mut any_nan = false;
             for class in 0..self.classes {

@@ -15,8 +15,8 @@ pub(super) fn crop_scale_resize(
     plan: &CropScaleResize,
     pool: &HostPool,
 ) -> Result<Tensor> {
-    let usual = plan.mode == ResizeMode::Area && area::is_separable(plan)?;
-    let Some(intensity) = area::Intensity::new(&plan.scale).filter(|_| usual) else {
+    let is_separable = plan.mode == ResizeMode::Area && area::is_separable(plan)?;
+    let (true, Some(intensity)) = (is_separable, area::Intensity::new(&plan.scale)) else {
         return reference::resize::crop_scale_resize(input, plan, pool);
     };
     let mut tensor = Tensor::take(pool, plan.size)?;

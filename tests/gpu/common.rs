@@ -154,3 +154,24 @@ pub fn expected(request: TestRequest) -> [Vec<u8>; 2] {
     let model = server.load(CPU_KIND).unwrap();
     outputs(&one(&model, request))
 }
+
+/// Requests in flight together, each with an answer of its own, again and again. `of` makes one from a seed; they hold what
+/// [`request`] of the same seed does.
+#[track_caller]
+pub fn check_requests_in_flight(
+    kind: (u32, i32),
+    network_memory: (u32, i64),
+    of: impl Fn(u32) -> TestRequest,
+) {
+    let expected: Vec<_> = (0..4).map(|seed| expected(request(seed))).collect();
+    let server = Server::new(network_memory);
+    let model = server.load_with(kind, "TYPE_FP32", json!({"max_in_flight": text("4")})).unwrap();
+    for _ in 0..5 {
+        let answers = model.execute((0..4).map(&of)).wait();
+        for (answer, expected) in answers.iter().zip(&expected) {
+            assert!(outputs(answer) == *expected);
+        }
+    }
+    model.unload();
+    server.check();
+}

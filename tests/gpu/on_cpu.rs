@@ -123,22 +123,11 @@ fn each_gpu_is_opened_once_and_only_for_what_lies_there() {
 
 #[test]
 fn requests_in_flight_together_do_not_meet() {
-    let request = |seed: u32| {
+    check_requests_in_flight(CPU_KIND, HOST, |seed| {
         let memory = [GPU_0, GPU_1][seed as usize % 2];
         TestRequest::new([input([1, 11, 9, 33], seed).memory(memory.0, memory.1)])
             .output_memory("MASK", GPU_0.0, GPU_0.1)
-    };
-    let expected: Vec<_> = (0..4).map(|seed| expected(crate::common::request(seed))).collect();
-    let server = Server::new(HOST);
-    let model = server.load_with(CPU_KIND, "TYPE_FP32", json!({"max_in_flight": text("4")})).unwrap();
-    for _ in 0..5 {
-        let answers = model.execute((0..4).map(request)).wait();
-        for (answer, expected) in answers.iter().zip(&expected) {
-            assert!(outputs(answer) == *expected);
-        }
-    }
-    model.unload();
-    server.check();
+    });
 }
 
 #[test]

@@ -114,18 +114,7 @@ fn a_warm_instance_allocates_nothing() {
 
 #[test]
 fn requests_in_flight_together_do_not_meet() {
-    let expected: Vec<_> = (0..4).map(|seed| expected(request(seed))).collect();
-    let server = Server::new(GPU_0);
-    let model =
-        server.load_with(GPU_KIND, "TYPE_FP32", json!({"max_in_flight": {"string_value": "4"}})).unwrap();
-    for _ in 0..5 {
-        let answers = model.execute((0..4).map(request)).wait();
-        for (answer, expected) in answers.iter().zip(&expected) {
-            assert!(outputs(answer) == *expected);
-        }
-    }
-    model.unload();
-    server.check();
+    check_requests_in_flight(GPU_KIND, GPU_0, request);
 }
 
 #[test]

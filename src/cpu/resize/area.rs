@@ -148,8 +148,8 @@ fn eights(depths: &[Window], read: &Range<usize>) -> Option<Vec<Eight>> {
     starts.map(eight).collect()
 }
 
-/// ScaleIntensityRange as a shift, a factor and limits: so few operations, and no branches, that a loop runs at the speed of
-/// memory. It differs by the rounding of two operations.
+/// ScaleIntensityRange as a shift, a factor and limits: few operations and no branches, so that a loop works on whole vectors.
+/// It differs by the rounding of two operations.
 #[derive(Clone, Copy)]
 pub(super) struct Intensity {
     shift: f32,
