@@ -204,6 +204,11 @@ fn run<D: Bridge>(model: &SpleenModel, device: &D, request: OwnedRequest, mut re
             log!(Info, "{name}: a warm-up request got as far as the network: {e}");
             (Ok(()), Vec::new())
         }
+        // Nor for any other error: stock Triton 2.51 often crashes where a warm-up fails.
+        Err(e) if is_warm_up => {
+            log!(Warn, "{name}: a warm-up request failed in {}, and the model loads: {e}", stage.name());
+            (Ok(()), Vec::new())
+        }
         Err(e) => {
             log!(Warn, "{name}: request '{id}' failed in {}: {e}", stage.name());
             model.metrics.failure(stage.name(), e.code());

@@ -127,11 +127,20 @@ def test_both_at_once_when_the_server_starts_warm(start_server, volume, good, tm
     assert server.stop() == 0, server.tail()
 
 
-def test_a_warm_up_whose_network_fails_refuses_the_load_and_says_why(server, models, volume, good):
+def test_a_warm_up_that_fails_is_said_and_refuses_no_load(server, models, volume, good):
+    """Stock Triton 2.51 often crashes where a warm-up is answered with an error, so no warm-up of this backend is."""
     network = models.child("fail('not in the mood')")
-    with pytest.raises(Failed) as error:
-        models.client.load_model(models.write.spleen(network, extra=WARMUP))
-    assert network in error.value.message() and "not in the mood" in error.value.message(), error.value
+    read = models.child()
+    for model, stage, found in (
+        (models.write.spleen(network, extra=WARMUP), "segment", "not in the mood"),
+        (models.write.spleen(read, {"max_voxels": "1000"}, extra=WARMUP), "read", "max_voxels"),
+    ):
+        models.load(model)
+        (line,) = (line for line in server.text().splitlines() if f"{model}: a warm-up request failed in {stage}" in line)
+        assert line.startswith("W") and found in line, line
+        # From then on it is an error again.
+        with pytest.raises(Failed, match=found):
+            clients.grpc(server, model, volume)
     good.assert_is(clients.grpc(server, models.pair(), volume))
 
 
