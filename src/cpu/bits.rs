@@ -1,5 +1,7 @@
 //! Rows of bits: 64 voxels a word, the first voxel in the lowest bit.
 
+use super::simd;
+
 /// Words that hold a row of this many voxels.
 pub(super) fn words(depth: usize) -> usize {
     depth.div_ceil(64)
@@ -10,12 +12,12 @@ pub(super) fn words(depth: usize) -> usize {
 pub(super) fn pack(row: &[u8], words: &mut [u64]) {
     for (word, bytes) in words.iter_mut().zip(row.chunks(64)) {
         let mut bits = 0;
-        let (eights, rest) = bytes.as_chunks::<8>();
-        for (at, eight) in eights.iter().enumerate() {
-            bits |= gather(u64::from_le_bytes(*eight)) << (8 * at);
+        let (sixteens, rest) = bytes.as_chunks::<16>();
+        for (at, sixteen) in sixteens.iter().enumerate() {
+            bits |= u64::from(simd::lowest_bits(sixteen)) << (16 * at);
         }
         for (at, byte) in rest.iter().enumerate() {
-            bits |= u64::from(*byte) << (8 * eights.len() + at);
+            bits |= u64::from(*byte) << (16 * sixteens.len() + at);
         }
         *word = bits;
     }
@@ -32,12 +34,6 @@ pub(super) fn pack_selected(row: &[u8], table: Option<&[u8; 256]>, words: &mut [
         }
         pack(&mapped[..labels.len()], std::slice::from_mut(word));
     }
-}
-
-/// The lowest bits of 8 bytes that are 0 or 1, the first byte's in the lowest bit.
-#[inline(always)]
-fn gather(bytes: u64) -> u64 {
-    bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
 /// For each byte value, its 8 bits as 8 bytes that are 0 or 1, the lowest bit in the first byte.

@@ -5,6 +5,7 @@ use triton_backend_api::{HostPool, Result};
 
 use super::buffers::Labels;
 use super::simd::{self, Kernel};
+use super::{allocate, bits};
 use crate::native::{Axis, Placement, VoxelCount};
 
 pub(super) fn restore(labels: &Labels, placement: &Placement, pool: &HostPool) -> Result<Labels> {
@@ -57,45 +58,60 @@ pub(super) fn count(labels: &Labels, placement: &Placement) -> Result<VoxelCount
     let [grid_rows, grid_columns, grid_depth] = labels.shape().dims();
     let [rows, columns, depths] = placement.axes(labels.shape())?;
     let (rows, columns) = (rows.weights(grid_rows)?, columns.weights(grid_columns)?);
-    let depths = depths.weights(grid_depth)?;
+    let depths = digits(&depths.weights(grid_depth)?)?;
+    let is_set: [u8; 256] = std::array::from_fn(|label| u8::from(label > 0));
+    let table = (labels.highest() > 1).then_some(&is_set);
     let planes = labels.data().par_chunks_exact(grid_columns * grid_depth).zip(rows);
     let counts = planes.map(|(labels, weight)| {
-        let VoxelCount { grid, native } =
-            simd::run(Counted { labels, depth: grid_depth, columns: &columns, depths: &depths });
-        VoxelCount { grid, native: weight * native }
+        let counted = Counted { labels, table, depth: grid_depth, columns: &columns, depths: &depths };
+        let VoxelCount { grid, native } = simd::run(counted)?;
+        Ok(VoxelCount { grid, native: weight * native })
     });
-    let add =
-        |a: VoxelCount, b: VoxelCount| VoxelCount { grid: a.grid + b.grid, native: a.native + b.native };
-    Ok(counts.reduce(VoxelCount::default, add))
+    counts.try_reduce(VoxelCount::default, |a, b| {
+        Ok(VoxelCount { grid: a.grid + b.grid, native: a.native + b.native })
+    })
+}
+
+/// Weights digit by digit, the lowest binary digit first: a row of bits each.
+fn digits(weights: &[u64]) -> Result<Vec<Vec<u64>>> {
+    let largest = weights.iter().copied().max().unwrap_or(0);
+    let digit = |digit| {
+        let mut row = allocate::filled(bits::words(weights.len()), 0, "a table for an axis")?;
+        for (at, weight) in weights.iter().enumerate() {
+            row[at / 64] |= (weight >> digit & 1) << (at % 64);
+        }
+        Ok(row)
+    };
+    (0..u64::BITS - largest.leading_zeros()).map(digit).collect()
 }
 
 /// One plane of labels, and how many voxels of the input's plane take each of them.
 struct Counted<'a> {
     labels: &'a [u8],
+    /// What is above 0, where labels may be above 1.
+    table: Option<&'a [u8; 256]>,
     depth: usize,
     columns: &'a [u64],
-    depths: &'a [u64],
+    /// The weights along the rows, by [`digits`].
+    depths: &'a [Vec<u64>],
 }
 
 impl Kernel for Counted<'_> {
-    type Output = VoxelCount;
+    type Output = Result<VoxelCount>;
 
     #[inline(always)]
-    fn run(self) -> VoxelCount {
+    fn run(self) -> Result<VoxelCount> {
         let mut count = VoxelCount::default();
+        let mut set = allocate::filled(bits::words(self.depth), 0u64, "a row of labels")?;
         for (row, weight) in self.labels.chunks_exact(self.depth).zip(self.columns) {
-            if is_empty(row) {
-                continue;
+            bits::pack_selected(row, self.table, &mut set);
+            count.grid += set.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            for (digit, taken) in self.depths.iter().enumerate() {
+                let both = set.iter().zip(taken).map(|(set, taken)| u64::from((set & taken).count_ones()));
+                count.native += (weight * both.sum::<u64>()) << digit;
             }
-            let mut native = 0;
-            for (label, weight) in row.iter().zip(self.depths) {
-                let set = u64::from(*label > 0);
-                count.grid += set;
-                native += set * weight;
-            }
-            count.native += weight * native;
         }
-        count
+        Ok(count)
     }
 }
 

@@ -64,6 +64,21 @@ pub(super) fn pick(from: &[f32; 8], places: &[u32; 8]) -> [f32; 8] {
     places.map(|place| from[place as usize % 8])
 }
 
+/// The lowest bits of 16 bytes, the first byte's in the lowest bit.
+#[inline(always)]
+pub(super) fn lowest_bits(bytes: &[u8; 16]) -> u16 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_movemask_epi8, _mm_slli_epi16};
+        // SAFETY: SSE2 is part of x86-64; 16 bytes of any value are an __m128i.
+        unsafe {
+            _mm_movemask_epi8(_mm_slli_epi16::<7>(std::mem::transmute::<[u8; 16], __m128i>(*bytes))) as u16
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    bytes.iter().rev().fold(0, |bits, byte| bits << 1 | u16::from(byte & 1))
+}
+
 /// Code worth compiling for wider vectors. Implement `run` as `#[inline(always)]`, and call nothing in it that is not.
 pub(super) trait Kernel {
     type Output;
@@ -126,6 +141,12 @@ mod tests {
         for places in [[0, 1, 2, 3, 4, 5, 6, 7], [7, 7, 0, 0, 3, 3, 3, 1], [6; 8]] {
             assert_eq!(pick(&from, &places), places.map(|place| from[place as usize]));
         }
+    }
+
+    #[test]
+    fn lowest_bits_are_gathered_in_order() {
+        let bytes = [1, 0, 3, 2, 255, 254, 0, 1, 128, 129, 0, 0, 7, 1, 0, 1];
+        assert_eq!(lowest_bits(&bytes), 0b1011_0010_1001_0101);
     }
 
     struct Sum<'a>(&'a [u32]);

@@ -137,13 +137,17 @@ impl Slab {
         let (width, plane) = (self.width, self.plane_size());
         let selected = &self.selected[((i - 1) * self.columns + j - 1) * width..][..width];
         let at = i * plane + j * width;
+        // Most rows are full after the first sweep.
+        if self.filled[at..at + width] == *selected {
+            return false;
+        }
         let mut changed = false;
         let (mut before, mut here) = (0, near(&self.filled, at, plane, width));
         for (word, &selected) in selected.iter().enumerate() {
             let after = if word + 1 < width { near(&self.filled, at + word + 1, plane, width) } else { 0 };
-            let touched = touched(before, here, after);
-            if touched & selected != self.filled[at + word] {
-                self.filled[at + word] = spread(touched & selected, selected);
+            let touched = touched(before, here, after) & selected;
+            if touched != self.filled[at + word] {
+                self.filled[at + word] = spread(touched, selected);
                 changed = true;
             }
             (before, here) = (here, after);
