@@ -16,11 +16,11 @@ use crate::cuda::Gpu;
 use crate::interface::{self, INPUT, Interface, OUTPUTS};
 use crate::metrics::{Metrics, Owner};
 use crate::pipeline::{Pipeline, PreparedVolume, Results, Segmentation, Wanted};
-use crate::readiness::Readiness;
 use crate::segmenter::{Scores, Segmenter};
 use crate::shadow::{Shadow, Turn};
 use crate::timed::Timed;
 use crate::volume::Shape3;
+use crate::warm_up::{self, WarmUp};
 
 /// One loaded version of the model.
 pub struct SpleenModel {
@@ -31,7 +31,8 @@ pub struct SpleenModel {
     segmenter: Segmenter,
     metrics: Metrics,
     shadow: Option<Shadow>,
-    readiness: Readiness,
+    /// Warm-up requests that each instance gets.
+    warm_up_requests: u64,
     threads: Threads,
     limits: Limits,
     max_in_flight: usize,
@@ -59,7 +60,7 @@ impl Model for SpleenModel {
             segmenter: Segmenter::new(cx.server().clone(), cx.memory(), config.segmentation),
             metrics: Metrics::new(&owner),
             shadow: shadow.transpose()?,
-            readiness: Readiness::new(cx),
+            warm_up_requests: warm_up::requests(cx.config()),
             threads: Threads::new(config.threads)?,
             limits: config.limits.beside(cx.config().max_batch_size()),
             max_in_flight: config.max_in_flight,
@@ -81,6 +82,7 @@ impl Model for SpleenModel {
 /// One instance: a device.
 pub struct SpleenInstance {
     device: AnyDevice,
+    warm_up: WarmUp,
     max_in_flight: usize,
 }
 
@@ -133,7 +135,7 @@ impl ConcurrentInstance for SpleenInstance {
         let device = AnyDevice::new(model, cx)?;
         model.segmenter.keep_more_outputs(model.volumes);
         log!(Info, "{}: instance on {}", cx.name(), device.description());
-        Ok(Self { device, max_in_flight: model.max_in_flight })
+        Ok(Self { device, warm_up: WarmUp::new(model.warm_up_requests), max_in_flight: model.max_in_flight })
     }
 
     fn max_in_flight(&self) -> usize {
@@ -149,17 +151,13 @@ impl ConcurrentInstance for SpleenInstance {
     }
 
     fn start(&self, model: &SpleenModel, request: OwnedRequest, reply: OwnedReply) {
+        let is_warm_up = self.warm_up.is_next();
         match &self.device {
-            AnyDevice::Cpu(device) => run(model, device, request, reply),
+            AnyDevice::Cpu(device) => run(model, device, request, reply, is_warm_up),
             #[cfg(feature = "cuda")]
             AnyDevice::Gpu(gpu) => match gpu.session() {
-                Ok(session) => run(model, &session, request, reply),
-                Err(e) => {
-                    let (name, id) = (&model.name, request.id().unwrap_or_default());
-                    log!(Warn, "{name}: request '{id}' failed: {e}");
-                    model.metrics.failure(Stage::Read.name(), e.code());
-                    reply.send(Err(e));
-                }
+                Ok(session) => run(model, &session, request, reply, is_warm_up),
+                Err(e) => reply.send(failed(model, &request, Stage::Read, e, is_warm_up)),
             },
         }
     }
@@ -188,10 +186,15 @@ impl Stage {
 }
 
 /// One request from its arrival until it is answered, counted and, in its turn, on its way to the shadow model.
-fn run<D: Bridge>(model: &SpleenModel, device: &D, request: OwnedRequest, mut reply: OwnedReply) {
+fn run<D: Bridge>(
+    model: &SpleenModel,
+    device: &D,
+    request: OwnedRequest,
+    mut reply: OwnedReply,
+    is_warm_up: bool,
+) {
     let device = Timed::new(device);
     let (name, id) = (&model.name, request.id().unwrap_or_default());
-    let is_warm_up = model.readiness.is_warm_up();
     let shadow = model.shadow.as_ref().filter(|_| !is_warm_up);
     let mut turn = shadow.and_then(|shadow| shadow.turn(&request));
     let mut stage = Stage::Read;
@@ -199,21 +202,7 @@ fn run<D: Bridge>(model: &SpleenModel, device: &D, request: OwnedRequest, mut re
     model.metrics.steps(&device.steps());
     let (result, masks) = match served {
         Ok(masks) => (Ok(()), masks),
-        // Load order is free: a model must not fail to load because the network is not there yet.
-        Err(e) if is_warm_up && stage == Stage::Segment && e.code() == ErrorCode::Unavailable => {
-            log!(Info, "{name}: a warm-up request got as far as the network: {e}");
-            (Ok(()), Vec::new())
-        }
-        // Nor for any other error: stock Triton 2.51 often crashes where a warm-up fails.
-        Err(e) if is_warm_up => {
-            log!(Warn, "{name}: a warm-up request failed in {}, and the model loads: {e}", stage.name());
-            (Ok(()), Vec::new())
-        }
-        Err(e) => {
-            log!(Warn, "{name}: request '{id}' failed in {}: {e}", stage.name());
-            model.metrics.failure(stage.name(), e.code());
-            (Err(e), Vec::new())
-        }
+        Err(e) => (failed(model, &request, stage, e, is_warm_up), Vec::new()),
     };
     // Before the answer gives memory away.
     if let Some(times) = device.settle() {
@@ -228,6 +217,23 @@ fn run<D: Bridge>(model: &SpleenModel, device: &D, request: OwnedRequest, mut re
             Err(e) => log!(Warn, "{name}: request '{id}': no comparison with the shadow model: {e}"),
         }
     }
+}
+
+/// Says that a request failed, counts it, and gives its answer. No warm-up is answered with an error: load order is free, so a
+/// model must not fail to load because the network is not there yet; and stock Triton 2.51 often crashes where a warm-up fails.
+fn failed(model: &SpleenModel, request: &Request, stage: Stage, e: Error, is_warm_up: bool) -> Result<()> {
+    let (name, id, step) = (&model.name, request.id().unwrap_or_default(), stage.name());
+    if !is_warm_up {
+        log!(Warn, "{name}: request '{id}' failed in {step}: {e}");
+        model.metrics.failure(step, e.code());
+        return Err(e);
+    }
+    if stage == Stage::Segment && e.code() == ErrorCode::Unavailable {
+        log!(Info, "{name}: a warm-up request got as far as the network: {e}");
+    } else {
+        log!(Warn, "{name}: a warm-up request failed in {step}, and the model loads: {e}");
+    }
+    Ok(())
 }
 
 /// Answers one request: read, prepare, the network, finish, write. Gives the masks, where they are to be compared.

@@ -17,8 +17,6 @@ mod interface;
 mod metrics;
 pub mod native;
 pub mod pipeline;
-#[cfg(feature = "backend")]
-mod readiness;
 pub mod sampling;
 #[cfg(feature = "backend")]
 mod segmenter;
@@ -27,6 +25,8 @@ mod shadow;
 #[cfg(feature = "backend")]
 mod timed;
 pub mod volume;
+#[cfg(feature = "backend")]
+mod warm_up;
 
 #[cfg(feature = "backend")]
 use backend::{SpleenInstance, SpleenModel};

@@ -144,6 +144,25 @@ def test_a_warm_up_that_fails_is_said_and_refuses_no_load(server, models, volume
     good.assert_is(clients.grpc(server, models.pair(), volume))
 
 
+def test_as_many_requests_as_are_configured_are_warm_ups_and_no_later_one(server, models, volume):
+    """Of each of two instances, and again where the model is loaded anew while it is being served."""
+    model = models.write.spleen(models.child("fail('not in the mood')"), extra=WARMUP.replace("batch_size: 1", "batch_size: 2 count: 3"))
+    config = models.write.root / model / "config.pbtxt"
+    text = config.read_text()
+    assert text.count("count: 1") == 1
+    config.write_text(text.replace("count: 1", "count: 2"))
+    models.load(model)
+    for loads in (1, 2):
+        warm_ups = server.text().count(f"{model}: a warm-up request failed in segment")
+        assert warm_ups == loads * 2 * 2 * 3
+        for _ in range(4):
+            with pytest.raises(Failed, match="not in the mood"):
+                clients.grpc(server, model, volume)
+        config.write_text(config.read_text() + "\nresponse_cache { enable: false }\n")
+        models.client.load_model(model)
+        config.write_text(config.read_text().replace("\nresponse_cache { enable: false }\n", ""))
+
+
 def test_the_server_ends_with_requests_at_the_network_in_the_queue_and_given_up(start_server, volume, good, tmp_path):
     repository = Repository(tmp_path / "models")
     network = repository.commanded()
