@@ -88,6 +88,17 @@ with_progress() { # with_progress LABEL FOLDER LOG COMMAND..
   say "  $label: done in $((SECONDS - began)) s"
 }
 
+# Starts COMMAND in the background, in a process group of its own; all of it ends with this script at the latest. BACKGROUND is its id.
+BACKGROUND_GROUPS=()
+in_background() { # in_background COMMAND..
+  set -m
+  "$@" </dev/null &
+  set +m
+  BACKGROUND=$!
+  BACKGROUND_GROUPS+=("$BACKGROUND")
+  trap 'for group in "${BACKGROUND_GROUPS[@]}"; do kill -- "-$group" 2>/dev/null || true; done' EXIT
+}
+
 PROGRESS_OPEN=
 progress_line() { # one line that is rewritten on a terminal, and appended elsewhere
   if [[ -t 2 ]]; then

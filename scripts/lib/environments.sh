@@ -73,11 +73,11 @@ install_environments() { # install_environments NAME.. : those that are not ther
 # The same in the background, while the caller compiles. Call install_environments too before one is used: it waits, and says what failed.
 install_environments_ahead() { # install_environments_ahead NAME..
   mkdir -p "$CACHE/logs"
-  set -m # a process group of its own, so that all of it can be ended
-  (install_environments "$@") >"$CACHE/logs/ahead.log" 2>&1 &
-  set +m
-  # shellcheck disable=SC2064
-  trap "kill -- -$! 2>/dev/null || true" EXIT
+  in_background install_environments_to "$CACHE/logs/ahead.log" "$@"
+}
+
+install_environments_to() { # install_environments_to LOG NAME..
+  install_environments "${@:2}" >"$1" 2>&1
 }
 
 ensure_environments() { announce_environments "$@" && install_environments "$@"; }

@@ -16,12 +16,14 @@ beside() { # beside NAME COMMAND..
   BESIDE_NAME=$1 BESIDE=$(mktemp -d)
   shift
   touch "$BESIDE/counts"
-  (
-    count() { printf '%s\t%d\t%d\t%d\n' "$@" >>"$BESIDE/counts"; }
-    "$@" >"$BESIDE/log" 2>&1
-    touch "$BESIDE/ended"
-  ) &
-  BESIDE_PID=$!
+  in_background run_beside "$@"
+  BESIDE_PID=$BACKGROUND
+}
+
+run_beside() { # run_beside COMMAND..
+  count() { printf '%s\t%d\t%d\t%d\n' "$@" >>"$BESIDE/counts"; }
+  "$@" >"$BESIDE/log" 2>&1
+  touch "$BESIDE/ended"
 }
 
 join() { # join : waits for what `beside` started
