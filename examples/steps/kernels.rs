@@ -20,6 +20,13 @@ impl Default for Kernels {
     }
 }
 
+/// A buffer's bytes, which are this many.
+fn array<const SIZE: usize>(buffer: &Buffer) -> [u8; SIZE] {
+    let mut array = [0; SIZE];
+    array.copy_from_slice(buffer.bytes());
+    array
+}
+
 /// Labels in memory of their own.
 fn buffer(labels: &Labels) -> Buffer {
     Buffer::of(labels.data())
@@ -49,7 +56,7 @@ impl Device for Kernels {
         steps::reset_foreground(&self.0, found.span())?;
         let range = 0..input.shape().count();
         steps::find_foreground(&self.0, &input_span(&voxels, input), range, scale, found.span())?;
-        Ok(steps::foreground_of(&found.array()))
+        Ok(steps::foreground_of(&array(&found)))
     }
 
     fn crop_scale_resize(&self, input: &Input<'_>, plan: &CropScaleResize) -> Result<Tensor> {
@@ -73,7 +80,7 @@ impl Device for Kernels {
         steps::argmax(&self.0, &span, labels.span(), count.span())?;
         Ok(Argmax {
             labels: Labels::new(labels.bytes(), shape)?,
-            nan_count: u64::from_ne_bytes(count.array()),
+            nan_count: u64::from_ne_bytes(array(&count)),
         })
     }
 
@@ -96,13 +103,13 @@ impl Device for Kernels {
         let (data, out) = (buffer(labels), Buffer::new(placement.input_shape.count()));
         let counts = Buffer::new(steps::COUNT_BYTES);
         steps::restore(&self.0, &span(&data, labels), placement, out.span(), counts.span())?;
-        Ok((Labels::new(out.bytes(), placement.input_shape)?, steps::count_of(&counts.array())))
+        Ok((Labels::new(out.bytes(), placement.input_shape)?, steps::count_of(&array(&counts))))
     }
 
     fn count(&self, labels: &Labels, placement: &Placement) -> Result<VoxelCount> {
         let (data, counts) = (buffer(labels), Buffer::new(steps::COUNT_BYTES));
         steps::count(&self.0, &span(&data, labels), placement, counts.span())?;
-        Ok(steps::count_of(&counts.array()))
+        Ok(steps::count_of(&array(&counts)))
     }
 
     fn write(&self, labels: &Labels, output: Output<'_>) -> Result<()> {

@@ -75,11 +75,4 @@ impl Buffer {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
-
-    /// Its bytes, which are this many.
-    pub fn array<const SIZE: usize>(&self) -> [u8; SIZE] {
-        let mut array = [0; SIZE];
-        array.copy_from_slice(&self.0);
-        array
-    }
 }

@@ -1,5 +1,5 @@
-//! The CUDA kernels, compiled for the host, against the steps on the CPU: in several block shapes and orders of threads and
-//! blocks, since a result that depends on the order is a race.
+//! The CUDA kernels against the steps on the CPU, on any [`machine`]. Compiled for the host they run in several block shapes
+//! and orders of threads and blocks, since a result that depends on the order is a race.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests fail the test
 
@@ -7,10 +7,14 @@
 use triton_fake_host as _;
 
 mod arguments;
-mod device;
+mod cases;
 mod host;
 mod images;
+mod machine;
 mod mistakes;
+mod on_host;
+mod orders;
 mod patterns;
 mod properties;
 mod sanitizers;
+mod steps;

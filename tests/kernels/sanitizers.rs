@@ -8,7 +8,10 @@ use std::process::{Command, Output};
 
 use host_kernels::{Order, Sanitizer};
 
+use crate::cases;
+use crate::host::Host;
 use crate::mistakes;
+use crate::on_host::check;
 
 /// Set in the processes that these tests start.
 const INSIDE: &str = "SPLEENSEG_SANITIZED";
@@ -61,7 +64,7 @@ fn address_and_undefined_behaviour() {
         &environment,
         &[
             "arguments::every_kernel_is_there_with_the_size_of_its_parameter",
-            "patterns::noise_and_spirals_in_all_orders",
+            "orders::noise_and_spirals_in_all_orders",
             "properties::argmax",
             "properties::components_of_a_mask",
             "properties::components_of_labels",
@@ -92,7 +95,8 @@ fn inside() -> bool {
 #[ignore = "is run by races()"]
 fn small_volumes_on_several_threads() {
     if inside() {
-        crate::patterns::small_volumes_on_several_threads();
+        let host = Host { block: 64, multiprocessors: 1, order: Order { seed: 9, workers: 2 } };
+        cases::small().iter().for_each(|case| check(&host, case));
     }
 }
 

@@ -1,0 +1,189 @@
+//! The steps of `cuda::steps` on a machine, each compared with the CPU's.
+
+use triton_spleenseg::config::{KeepLargest, ResizeMode, Scale};
+use triton_spleenseg::cpu::{Input, Labels, Logits, Output, Tensor};
+use triton_spleenseg::cuda::steps::{self, Indices, InputSpan, LabelsSpan, LogitsSpan};
+use triton_spleenseg::native::Placement;
+use triton_spleenseg::pipeline::{CropScaleResize, Device};
+use triton_spleenseg::volume::LabelType;
+
+use crate::cases::{Case, Image, Map, Scores};
+use crate::machine::Machine;
+
+/// How far resampled voxels may differ.
+const TOLERANCE: f32 = 1e-5;
+
+/// The steps on the CPU, in one of their forms.
+pub trait Cpu:
+    for<'a> Device<
+        Input<'a> = Input<'a>,
+        Tensor = Tensor,
+        Logits<'a> = Logits<'a>,
+        Labels = Labels,
+        Output<'a> = Output<'a>,
+    >
+{
+}
+
+impl<D> Cpu for D where
+    D: for<'a> Device<
+            Input<'a> = Input<'a>,
+            Tensor = Tensor,
+            Logits<'a> = Logits<'a>,
+            Labels = Labels,
+            Output<'a> = Output<'a>,
+        >
+{
+}
+
+/// A machine, and the CPU's steps that it is compared with.
+pub struct Steps<'s, M, C> {
+    pub machine: &'s M,
+    pub cpu: &'s C,
+}
+
+fn array<const SIZE: usize>(bytes: &[u8]) -> [u8; SIZE] {
+    bytes.try_into().unwrap()
+}
+
+impl<M: Machine, C: Cpu> Steps<'_, M, C> {
+    /// Panics where the machine gives something else than the CPU.
+    pub fn check(&self, case: &Case) {
+        match case {
+            Case::Foreground { image, scale, pieces } => self.find_foreground(image, scale, *pieces),
+            Case::Resize { image, plan } => self.crop_scale_resize(image, plan),
+            Case::Argmax(scores) => self.argmax(scores),
+            Case::KeepLargest { map, keep } => self.keep_largest(map, keep),
+            Case::Contour(map) => self.contour(map),
+            Case::Native { map, placement } => self.native(map, placement),
+            Case::Convert { map, label_type } => self.convert(map, *label_type),
+        }
+    }
+
+    fn find_foreground(&self, image: &Image, scale: &Scale, pieces: usize) {
+        let (machine, shape, voxel_type) = (self.machine, image.shape, image.voxel_type);
+        let expected = self.cpu.find_foreground(&input(image), scale).unwrap();
+        let (voxels, found) =
+            (machine.holding(&image.bytes).unwrap(), machine.room(steps::FOUND_BYTES).unwrap());
+        let span = InputSpan { voxels: M::span(&voxels), voxel_type, shape };
+        steps::reset_foreground(machine, M::span(&found)).unwrap();
+        let each = shape.count().div_ceil(pieces);
+        for start in (0..shape.count()).step_by(each) {
+            steps::find_foreground(machine, &span, start..start + each, scale, M::span(&found)).unwrap();
+        }
+        let found = steps::foreground_of(&array(&machine.read(&found).unwrap()));
+        assert_eq!(found, expected, "{machine:?} {shape} {scale:?}");
+    }
+
+    fn crop_scale_resize(&self, image: &Image, plan: &CropScaleResize) {
+        let (machine, shape, voxel_type) = (self.machine, image.shape, image.voxel_type);
+        let expected = self.cpu.crop_scale_resize(&input(image), plan).unwrap();
+        let voxels = machine.holding(&image.bytes).unwrap();
+        let out = machine.room(plan.size.count() * 4).unwrap();
+        let scratch = machine.room(steps::resize_scratch()).unwrap();
+        let span = InputSpan { voxels: M::span(&voxels), voxel_type, shape };
+        steps::crop_scale_resize(machine, &span, plan, M::span(&out), M::span(&scratch)).unwrap();
+        let found = machine.read(&out).unwrap();
+        let found = found.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes));
+        let tolerance = if plan.mode == ResizeMode::Area { TOLERANCE } else { 0.0 };
+        for (at, (found, expected)) in found.zip(expected.data()).enumerate() {
+            let close = (found - expected).abs() <= tolerance || found == *expected;
+            assert!(
+                close || found.is_nan() && expected.is_nan(),
+                "voxel {at}: {found}, CPU {expected}; {machine:?} {shape} {plan:?}"
+            );
+        }
+    }
+
+    fn argmax(&self, scores: &Scores) {
+        let machine = self.machine;
+        let Scores { ref bytes, logit_type, classes, shape } = *scores;
+        let logits = Logits::new(bytes, logit_type, classes, shape).unwrap();
+        let expected = self.cpu.argmax(&logits).unwrap();
+        let scores = machine.holding(bytes).unwrap();
+        let (labels, count) = (machine.room(shape.count()).unwrap(), machine.room(8).unwrap());
+        let span = LogitsSpan { scores: M::span(&scores), logit_type, classes, shape };
+        steps::argmax(machine, &span, M::span(&labels), M::span(&count)).unwrap();
+        assert!(
+            machine.read(&labels).unwrap() == expected.labels.data(),
+            "other labels: {machine:?} {shape} {classes} classes {logit_type:?}"
+        );
+        assert_eq!(u64::from_ne_bytes(array(&machine.read(&count).unwrap())), expected.nan_count);
+    }
+
+    fn keep_largest(&self, map: &Map, keep: &KeepLargest) {
+        let (machine, shape) = (self.machine, map.shape);
+        let labels = labels(map);
+        let highest = labels.highest();
+        let expected = self.cpu.keep_largest(labels, keep).unwrap();
+        // Only volumes of 2^32 voxels need the wide indices; small ones show that they count the same.
+        for width in [Indices::Bits32, Indices::Bits64] {
+            let data = machine.holding(&map.data).unwrap();
+            let scratch = machine.room(steps::keep_largest_scratch(shape, width)).unwrap();
+            let span = LabelsSpan { data: M::span(&data), shape, highest };
+            steps::keep_largest(machine, &span, keep, M::span(&scratch), width).unwrap();
+            assert!(
+                machine.read(&data).unwrap() == expected.data(),
+                "other voxels stay: {machine:?} {shape} {keep:?} {width:?}"
+            );
+        }
+    }
+
+    fn contour(&self, map: &Map) {
+        let (machine, shape) = (self.machine, map.shape);
+        let labels = labels(map);
+        let expected = self.cpu.contour(&labels).unwrap();
+        let (data, out) = (machine.holding(&map.data).unwrap(), machine.room(shape.count()).unwrap());
+        let scratch = machine.room(steps::contour_scratch(shape)).unwrap();
+        // The way for many labels is right for two as well.
+        for highest in [labels.highest(), labels.highest().max(2)] {
+            let span = LabelsSpan { data: M::span(&data), shape, highest };
+            steps::contour(machine, &span, M::span(&out), M::span(&scratch)).unwrap();
+            assert!(
+                machine.read(&out).unwrap() == expected.data(),
+                "other voxels are contour: {machine:?} {shape} {highest}"
+            );
+        }
+    }
+
+    fn native(&self, map: &Map, placement: &Placement) {
+        let (machine, shape) = (self.machine, map.shape);
+        let labels = labels(map);
+        let (expected, voxels) = self.cpu.restore(&labels, placement).unwrap();
+        let data = machine.holding(&map.data).unwrap();
+        let out = machine.room(placement.input_shape.count()).unwrap();
+        let counts = machine.room(steps::COUNT_BYTES).unwrap();
+        let span = LabelsSpan { data: M::span(&data), shape, highest: labels.highest() };
+        steps::restore(machine, &span, placement, M::span(&out), M::span(&counts)).unwrap();
+        assert!(
+            machine.read(&out).unwrap() == expected.data(),
+            "other voxels: {machine:?} {shape} {placement:?}"
+        );
+        let counted = || steps::count_of(&array(&machine.read(&counts).unwrap()));
+        assert_eq!(counted(), voxels, "{machine:?} {shape} {placement:?}");
+        steps::count(machine, &span, placement, M::span(&counts)).unwrap();
+        assert_eq!(counted(), voxels, "without an output: {machine:?} {shape} {placement:?}");
+    }
+
+    fn convert(&self, map: &Map, label_type: LabelType) {
+        let (machine, shape) = (self.machine, map.shape);
+        let labels = labels(map);
+        let mut expected = vec![0; shape.count() * label_type.size()];
+        let accepted = self.cpu.write(&labels, Output::new(&mut expected, label_type)).is_ok();
+        let (data, out) = (machine.holding(&map.data).unwrap(), machine.room(expected.len()).unwrap());
+        let span = LabelsSpan { data: M::span(&data), shape, highest: labels.highest() };
+        assert_eq!(steps::convert(machine, &span, label_type, M::span(&out)).is_ok(), accepted);
+        assert!(
+            !accepted || machine.read(&out).unwrap() == expected,
+            "other values: {machine:?} {shape} {label_type:?}"
+        );
+    }
+}
+
+fn input(image: &Image) -> Input<'_> {
+    Input::new(&image.bytes, image.voxel_type, image.shape).unwrap()
+}
+
+fn labels(map: &Map) -> Labels {
+    Labels::new(&map.data, map.shape).unwrap()
+}
