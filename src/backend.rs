@@ -12,7 +12,7 @@ use crate::bridge::Bridge;
 use crate::config::{Limits, PipelineConfig};
 use crate::cpu::{Cpu, Threads};
 #[cfg(feature = "cuda")]
-use crate::cuda::Gpu;
+use crate::cuda::{Code, Gpu};
 use crate::interface::{self, INPUT, Interface, OUTPUTS};
 use crate::metrics::{Metrics, Owner};
 use crate::pipeline::{Pipeline, PreparedVolume, Results, Segmentation, Wanted};
@@ -105,8 +105,11 @@ impl AnyDevice {
             }
             #[cfg(feature = "cuda")]
             InstanceKind::Gpu => {
-                let gpu = Gpu::open(cx.name(), cx.device_id(), model.threads.clone(), model.volumes)
-                    .map_err(|e| e.into_error().context(format!("instance '{}' is KIND_GPU", cx.name())))?;
+                let gpu =
+                    Gpu::open(cx.name(), cx.device_id(), Code::Any, model.threads.clone(), model.volumes)
+                        .map_err(|e| {
+                            e.into_error().context(format!("instance '{}' is KIND_GPU", cx.name()))
+                        })?;
                 Ok(Self::Gpu(Box::new(gpu)))
             }
             other => {

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::driver;
 use super::error::{self, CudaError};
 use super::memory::{OnDevice, OnHost, Pool};
-use super::module::Kernels;
+use super::module::{Code, Kernels};
 use super::session::Session;
 use super::stream::Stream;
 use crate::cpu::Threads;
@@ -34,12 +34,12 @@ pub struct Gpu {
 impl Gpu {
     /// Opens the GPU with this number for the instance `name`, keeping the buffers of `volumes` volumes at a time for the
     /// next ones; `threads` copy between the server's memory and pinned memory.
-    pub fn open(name: &str, id: i32, threads: Threads, volumes: usize) -> error::Result<Self> {
+    pub fn open(name: &str, id: i32, code: Code, threads: Threads, volumes: usize) -> error::Result<Self> {
         driver::start()?;
         let context = Arc::new(Context::retain(id)?);
         let current = context.enter()?;
         let (gpu_name, capability) = context.description()?;
-        let kernels = Kernels::load(&context, &gpu_name, capability)?;
+        let kernels = Kernels::load(&context, &gpu_name, capability, code)?;
         let multiprocessors = context.multiprocessors()?;
         drop(current);
         let description =
@@ -63,6 +63,11 @@ impl Gpu {
     /// Its number, name and compute capability.
     pub fn description(&self) -> &str {
         &self.description
+    }
+
+    /// What its kernels were loaded from: `machine code for sm_86`, or `PTX`.
+    pub fn image(&self) -> &str {
+        &self.kernels.image
     }
 
     /// Begins a request on the calling thread.

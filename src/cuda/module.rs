@@ -14,8 +14,19 @@ use super::kernels::Kernel;
 /// The compute capability that the embedded PTX is made for.
 const PTX_CAPABILITY: u32 = 70;
 
+/// Which of the embedded images the driver gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The machine code for the GPU; the PTX where there is none, or where the driver refuses it.
+    Any,
+    /// The PTX, which the driver compiles.
+    Ptx,
+}
+
 /// The loaded kernels.
 pub struct Kernels {
+    /// What they were loaded from: `machine code for sm_86`, or `PTX`.
+    pub image: String,
     module: CUmodule,
     functions: Vec<CUfunction>,
     context: Arc<Context>,
@@ -27,9 +38,8 @@ unsafe impl Send for Kernels {}
 unsafe impl Sync for Kernels {}
 
 impl Kernels {
-    /// Loads the machine code for this compute capability, or the PTX, which the driver compiles, where there is none or
-    /// the driver refuses it. The context is current.
-    pub fn load(context: &Arc<Context>, gpu: &str, capability: u32) -> Result<Self> {
+    /// Loads them for a GPU of this compute capability. The context is current.
+    pub fn load(context: &Arc<Context>, gpu: &str, capability: u32, code: Code) -> Result<Self> {
         if capability < PTX_CAPABILITY {
             let text = |capability: u32| format!("{}.{}", capability / 10, capability % 10);
             return Err(CudaError::NoDevice(format!(
@@ -39,26 +49,33 @@ impl Kernels {
                 text(PTX_CAPABILITY)
             )));
         }
+        let ptx = || Self::of_image(context, "PTX".to_owned(), images::PTX);
+        if code == Code::Ptx {
+            return ptx();
+        }
         // Machine code runs on later minor versions of its own major version.
         let fits = |cubin: &&(u32, &[u8])| cubin.0 / 10 == capability / 10 && cubin.0 <= capability;
         let cubin = images::CUBINS.iter().filter(fits).max_by_key(|cubin| cubin.0);
-        let refused = match cubin.map(|(_, image)| Self::of_image(context, image)) {
+        let load = |(made_for, image): &(u32, &[u8])| {
+            Self::of_image(context, format!("machine code for sm_{made_for}"), image)
+        };
+        let refused = match cubin.map(load) {
             Some(Ok(kernels)) => return Ok(kernels),
             Some(Err(error)) if error.is_sticky() => return Err(error),
             Some(Err(error)) => error.to_string(),
             None => "there is no machine code for this GPU".to_owned(),
         };
         log!(Info, "GPU {} ({gpu}): the driver compiles the kernels' PTX: {refused}", context.id());
-        Self::of_image(context, images::PTX)
+        ptx()
     }
 
     /// `image` is machine code, or PTX that ends with a NUL.
-    fn of_image(context: &Arc<Context>, image: &[u8]) -> Result<Self> {
+    fn of_image(context: &Arc<Context>, name: String, image: &[u8]) -> Result<Self> {
         const STEP: &str = "loading the kernels";
         let mut module = std::ptr::null_mut();
         // SAFETY: the place is live; machine code tells its own size, and text ends with a NUL.
         unsafe { cuda!(STEP, cuModuleLoadData(&mut module, image.as_ptr().cast())) }?;
-        let mut kernels = Self { module, functions: Vec::new(), context: context.clone() };
+        let mut kernels = Self { image: name, module, functions: Vec::new(), context: context.clone() };
         for kernel in Kernel::ALL {
             let name = CString::new(kernel.name()).unwrap_or_default();
             let mut function = std::ptr::null_mut();

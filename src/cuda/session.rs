@@ -73,7 +73,7 @@ impl<'d> Session<'d> {
     }
 
     /// Memory of the GPU, of undefined contents.
-    pub(super) fn memory(&self, byte_size: usize, step: &'static str) -> Result<DeviceMemory> {
+    pub fn memory(&self, byte_size: usize, step: &'static str) -> Result<DeviceMemory> {
         self.check(self.gpu.memory().take(byte_size, step))
     }
 
@@ -110,6 +110,16 @@ impl<'d> Session<'d> {
         if self.unsettled.get() {
             self.drain();
         }
+    }
+
+    /// Milliseconds of the GPU between the begin of what `work` queues and its end, once that is done.
+    pub fn time(&self, step: &'static str, work: impl FnOnce() -> Result<()>) -> Result<f32> {
+        let time = || self.check(self.gpu.stream().time(step));
+        let start = time()?;
+        work()?;
+        let end = time()?;
+        self.wait(step)?;
+        self.check(end.since(&start, step))
     }
 
     /// Whether somebody reads how long the steps take.

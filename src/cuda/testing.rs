@@ -9,7 +9,7 @@ use triton_backend_api::{MemoryKind, Result};
 
 use super::buffers::{Input, Labels, Logits, Output, Source};
 use super::transfer::Place;
-use super::{Gpu, Session};
+use super::{Code, Gpu, Session};
 use crate::config::{KeepLargest, Scale};
 use crate::cpu::{self, Threads};
 use crate::native::{Placement, VoxelCount};
@@ -19,7 +19,7 @@ use crate::volume::{Foreground, LabelType};
 /// One GPU for all tests: nothing of theirs makes it fail.
 static GPU: LazyLock<Gpu> = LazyLock::new(|| {
     fake_driver::load();
-    Gpu::open("under test", 0, Threads::new(2).unwrap(), 1).unwrap()
+    Gpu::open("under test", 0, Code::Any, Threads::new(2).unwrap(), 1).unwrap()
 });
 
 /// Memory in each of the ways that the server has it, in turn, holding these bytes.
@@ -91,10 +91,7 @@ fn labels(session: &Session<'_>, labels: &cpu::Labels) -> Labels {
 }
 
 fn host(session: &Session<'_>, labels: &Labels) -> cpu::Labels {
-    let mut data = vec![0xAA; labels.shape.count()];
-    // SAFETY: host memory that is kept until the copy is done.
-    let place = unsafe { Place::new(data.as_mut_ptr() as u64, data.len(), MemoryKind::Host) };
-    session.download(labels.memory.span(), place, "test").unwrap();
+    let data = session.receive(labels.memory.span(), "test").unwrap();
     cpu::Labels::new(&data, labels.shape).unwrap()
 }
 

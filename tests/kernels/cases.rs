@@ -254,6 +254,20 @@ pub fn outputs() -> impl Strategy<Value = Vec<Case>> {
     })
 }
 
+/// Cases of any step.
+pub fn any_step() -> impl Strategy<Value = Vec<Case>> {
+    prop_oneof![
+        foreground().boxed(),
+        resize().boxed(),
+        argmax().boxed(),
+        components_of_a_mask().boxed(),
+        components_of_labels().boxed(),
+        contours().boxed(),
+        native().boxed(),
+        outputs().boxed(),
+    ]
+}
+
 /// Components of every mask of [`patterns`](crate::patterns), by each of the neighbourhoods.
 pub fn components_of_every_pattern(shape: Shape3) -> impl Iterator<Item = Case> {
     let connectivities = [Connectivity::Faces, Connectivity::Edges, Connectivity::Corners];

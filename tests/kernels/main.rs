@@ -8,6 +8,8 @@ use triton_fake_host as _;
 
 mod arguments;
 mod cases;
+mod driver;
+mod emulated;
 mod host;
 mod images;
 mod machine;

@@ -40,6 +40,8 @@ impl<D> Cpu for D where
 pub struct Steps<'s, M, C> {
     pub machine: &'s M,
     pub cpu: &'s C,
+    /// How often the machine does each step anew: a race shows only now and then.
+    pub times: usize,
 }
 
 fn array<const SIZE: usize>(bytes: &[u8]) -> [u8; SIZE] {
@@ -63,35 +65,39 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
     fn find_foreground(&self, image: &Image, scale: &Scale, pieces: usize) {
         let (machine, shape, voxel_type) = (self.machine, image.shape, image.voxel_type);
         let expected = self.cpu.find_foreground(&input(image), scale).unwrap();
-        let (voxels, found) =
-            (machine.holding(&image.bytes).unwrap(), machine.room(steps::FOUND_BYTES).unwrap());
+        let voxels = machine.holding(&image.bytes).unwrap();
         let span = InputSpan { voxels: M::span(&voxels), voxel_type, shape };
-        steps::reset_foreground(machine, M::span(&found)).unwrap();
         let each = shape.count().div_ceil(pieces);
-        for start in (0..shape.count()).step_by(each) {
-            steps::find_foreground(machine, &span, start..start + each, scale, M::span(&found)).unwrap();
+        for _ in 0..self.times {
+            let found = machine.room(steps::FOUND_BYTES).unwrap();
+            steps::reset_foreground(machine, M::span(&found)).unwrap();
+            for start in (0..shape.count()).step_by(each) {
+                steps::find_foreground(machine, &span, start..start + each, scale, M::span(&found)).unwrap();
+            }
+            let found = steps::foreground_of(&array(&machine.read(&found).unwrap()));
+            assert_eq!(found, expected, "{machine:?} {shape} {scale:?}");
         }
-        let found = steps::foreground_of(&array(&machine.read(&found).unwrap()));
-        assert_eq!(found, expected, "{machine:?} {shape} {scale:?}");
     }
 
     fn crop_scale_resize(&self, image: &Image, plan: &CropScaleResize) {
         let (machine, shape, voxel_type) = (self.machine, image.shape, image.voxel_type);
         let expected = self.cpu.crop_scale_resize(&input(image), plan).unwrap();
         let voxels = machine.holding(&image.bytes).unwrap();
-        let out = machine.room(plan.size.count() * 4).unwrap();
-        let scratch = machine.room(steps::resize_scratch()).unwrap();
         let span = InputSpan { voxels: M::span(&voxels), voxel_type, shape };
-        steps::crop_scale_resize(machine, &span, plan, M::span(&out), M::span(&scratch)).unwrap();
-        let found = machine.read(&out).unwrap();
-        let found = found.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes));
         let tolerance = if plan.mode == ResizeMode::Area { TOLERANCE } else { 0.0 };
-        for (at, (found, expected)) in found.zip(expected.data()).enumerate() {
-            let close = (found - expected).abs() <= tolerance || found == *expected;
-            assert!(
-                close || found.is_nan() && expected.is_nan(),
-                "voxel {at}: {found}, CPU {expected}; {machine:?} {shape} {plan:?}"
-            );
+        for _ in 0..self.times {
+            let out = machine.room(plan.size.count() * 4).unwrap();
+            let scratch = machine.room(steps::resize_scratch()).unwrap();
+            steps::crop_scale_resize(machine, &span, plan, M::span(&out), M::span(&scratch)).unwrap();
+            let found = machine.read(&out).unwrap();
+            let found = found.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes));
+            for (at, (found, expected)) in found.zip(expected.data()).enumerate() {
+                let close = (found - expected).abs() <= tolerance || found == *expected;
+                assert!(
+                    close || found.is_nan() && expected.is_nan(),
+                    "voxel {at}: {found}, CPU {expected}; {machine:?} {shape} {plan:?}"
+                );
+            }
         }
     }
 
@@ -101,14 +107,17 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
         let logits = Logits::new(bytes, logit_type, classes, shape).unwrap();
         let expected = self.cpu.argmax(&logits).unwrap();
         let scores = machine.holding(bytes).unwrap();
-        let (labels, count) = (machine.room(shape.count()).unwrap(), machine.room(8).unwrap());
         let span = LogitsSpan { scores: M::span(&scores), logit_type, classes, shape };
-        steps::argmax(machine, &span, M::span(&labels), M::span(&count)).unwrap();
-        assert!(
-            machine.read(&labels).unwrap() == expected.labels.data(),
-            "other labels: {machine:?} {shape} {classes} classes {logit_type:?}"
-        );
-        assert_eq!(u64::from_ne_bytes(array(&machine.read(&count).unwrap())), expected.nan_count);
+        for _ in 0..self.times {
+            let (labels, count) = (machine.room(shape.count()).unwrap(), machine.room(8).unwrap());
+            steps::argmax(machine, &span, M::span(&labels), M::span(&count)).unwrap();
+            assert!(
+                machine.read(&labels).unwrap() == expected.labels.data(),
+                "other labels: {machine:?} {shape} {classes} classes {logit_type:?}"
+            );
+            let count = u64::from_ne_bytes(array(&machine.read(&count).unwrap()));
+            assert_eq!(count, expected.nan_count, "NaN: {machine:?} {shape}");
+        }
     }
 
     fn keep_largest(&self, map: &Map, keep: &KeepLargest) {
@@ -117,7 +126,7 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
         let highest = labels.highest();
         let expected = self.cpu.keep_largest(labels, keep).unwrap();
         // Only volumes of 2^32 voxels need the wide indices; small ones show that they count the same.
-        for width in [Indices::Bits32, Indices::Bits64] {
+        for width in [Indices::Bits32, Indices::Bits64].repeat(self.times) {
             let data = machine.holding(&map.data).unwrap();
             let scratch = machine.room(steps::keep_largest_scratch(shape, width)).unwrap();
             let span = LabelsSpan { data: M::span(&data), shape, highest };
@@ -133,10 +142,11 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
         let (machine, shape) = (self.machine, map.shape);
         let labels = labels(map);
         let expected = self.cpu.contour(&labels).unwrap();
-        let (data, out) = (machine.holding(&map.data).unwrap(), machine.room(shape.count()).unwrap());
-        let scratch = machine.room(steps::contour_scratch(shape)).unwrap();
+        let data = machine.holding(&map.data).unwrap();
         // The way for many labels is right for two as well.
-        for highest in [labels.highest(), labels.highest().max(2)] {
+        for highest in [labels.highest(), labels.highest().max(2)].repeat(self.times) {
+            let out = machine.room(shape.count()).unwrap();
+            let scratch = machine.room(steps::contour_scratch(shape)).unwrap();
             let span = LabelsSpan { data: M::span(&data), shape, highest };
             steps::contour(machine, &span, M::span(&out), M::span(&scratch)).unwrap();
             assert!(
@@ -151,18 +161,20 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
         let labels = labels(map);
         let (expected, voxels) = self.cpu.restore(&labels, placement).unwrap();
         let data = machine.holding(&map.data).unwrap();
-        let out = machine.room(placement.input_shape.count()).unwrap();
-        let counts = machine.room(steps::COUNT_BYTES).unwrap();
         let span = LabelsSpan { data: M::span(&data), shape, highest: labels.highest() };
-        steps::restore(machine, &span, placement, M::span(&out), M::span(&counts)).unwrap();
-        assert!(
-            machine.read(&out).unwrap() == expected.data(),
-            "other voxels: {machine:?} {shape} {placement:?}"
-        );
-        let counted = || steps::count_of(&array(&machine.read(&counts).unwrap()));
-        assert_eq!(counted(), voxels, "{machine:?} {shape} {placement:?}");
-        steps::count(machine, &span, placement, M::span(&counts)).unwrap();
-        assert_eq!(counted(), voxels, "without an output: {machine:?} {shape} {placement:?}");
+        for _ in 0..self.times {
+            let out = machine.room(placement.input_shape.count()).unwrap();
+            let counts = machine.room(steps::COUNT_BYTES).unwrap();
+            steps::restore(machine, &span, placement, M::span(&out), M::span(&counts)).unwrap();
+            assert!(
+                machine.read(&out).unwrap() == expected.data(),
+                "other voxels: {machine:?} {shape} {placement:?}"
+            );
+            let counted = || steps::count_of(&array(&machine.read(&counts).unwrap()));
+            assert_eq!(counted(), voxels, "{machine:?} {shape} {placement:?}");
+            steps::count(machine, &span, placement, M::span(&counts)).unwrap();
+            assert_eq!(counted(), voxels, "without an output: {machine:?} {shape} {placement:?}");
+        }
     }
 
     fn convert(&self, map: &Map, label_type: LabelType) {
@@ -170,13 +182,16 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
         let labels = labels(map);
         let mut expected = vec![0; shape.count() * label_type.size()];
         let accepted = self.cpu.write(&labels, Output::new(&mut expected, label_type)).is_ok();
-        let (data, out) = (machine.holding(&map.data).unwrap(), machine.room(expected.len()).unwrap());
+        let data = machine.holding(&map.data).unwrap();
         let span = LabelsSpan { data: M::span(&data), shape, highest: labels.highest() };
-        assert_eq!(steps::convert(machine, &span, label_type, M::span(&out)).is_ok(), accepted);
-        assert!(
-            !accepted || machine.read(&out).unwrap() == expected,
-            "other values: {machine:?} {shape} {label_type:?}"
-        );
+        for _ in 0..self.times {
+            let out = machine.room(expected.len()).unwrap();
+            assert_eq!(steps::convert(machine, &span, label_type, M::span(&out)).is_ok(), accepted);
+            assert!(
+                !accepted || machine.read(&out).unwrap() == expected,
+                "other values: {machine:?} {shape} {label_type:?}"
+            );
+        }
     }
 }
 
