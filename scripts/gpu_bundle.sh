@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/gpu_bundle.sh [--without-pytorch] [--folder DIR [--cases N]] [FILE.tar.xz]
 # Packs what scripts/gpu_check.sh needs on a machine with a GPU and without a network into one file of at most 60 MB
-# (default build/gpu_bundle.tar.xz): both backends, the stock Triton, models, the benchmark's Python model, and the parity
+# (default build/gpu_bundle.tar.xz): both backends, kernel_check, the stock Triton, models, the benchmark's Python model, and the parity
 # set with MONAI's results. Prints its path.
 # --without-pytorch leaves torchscript_backend out, and with it the need to compile it.
 # --folder writes the folder DIR that the file would unpack to instead; --cases takes so many of the parity set.
@@ -44,6 +44,8 @@ bundle=${folder:-$work/gpu_bundle}
 mkdir -p "$bundle/triton/bin" "$bundle/backends/spleenseg" "$bundle/benches" "$bundle/models"
 build_release_object
 cp "$RELEASE_OBJECT" "$bundle/backends/spleenseg/"
+release_build --package kernel_check
+cp "$RELEASE_FOLDER/kernel_check" "$bundle/"
 if [[ -n $pytorch ]]; then
   build_pytorch >&2
   mkdir "$bundle/backends/pytorch"

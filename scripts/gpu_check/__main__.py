@@ -34,20 +34,26 @@ class Part(NamedTuple):
 
 NETWORK = ("triton", "stub", "numpy", "torch")
 GPU = (*NETWORK, "gpu", "cuda_torch")
+ALONE = ("executable", "gpu")
 # By module: each has a function `run`.
 PARTS = {
+    "steps": Part("kernels against the steps on the CPU", ALONE, 60, 100),
+    "kernels": Part("kernel times", ALONE, 15, 60),
     "parity": Part("parity with MONAI on the GPU", GPU, 60, 150),
     "placement": Part("placement matrix", GPU, 60, 120),
-    "kernels": Part("kernel times", GPU, 40, 90),
     "benchmark": Part("benchmark against the Python backend", GPU, 120, 200),
+    "sanitizer": Part("kernels under compute-sanitizer", ALONE, 60, 150),
     "torchscript": Part("torchscript_backend", GPU, 60, 120),
     "parity_cpu": Part("parity with MONAI on the CPU", NETWORK, 40, 100, of_gpu=False),
 }
-# The check itself can be tried without a GPU: the same parts, on the CPU.
+# The check itself can be tried without a GPU: the same parts, on the CPU. Those of the kernels need a driver, if only an emulated one.
 ON_CPU = {
+    "steps": Part("kernels against the steps on the CPU, few", ALONE, 0, SECONDS),
+    "kernels": Part("kernel times, small volumes", ALONE, 0, SECONDS),
     "parity": Part("parity with MONAI on the CPU", NETWORK, 0, SECONDS),
     "placement": Part("placement matrix, CPU alone", NETWORK, 0, SECONDS),
     "benchmark": Part("benchmark against the Python backend, on the CPU", NETWORK, 0, SECONDS),
+    "sanitizer": Part("kernels under compute-sanitizer", ALONE, 0, SECONDS),
     "torchscript": Part("torchscript_backend on the CPU", NETWORK, 0, SECONDS),
 }
 

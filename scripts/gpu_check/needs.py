@@ -11,6 +11,8 @@ import sysconfig
 from pathlib import Path
 
 TRITON_NEEDS_GLIBC = (2, 35)
+# scripts/lib/release.sh builds kernel_check for it.
+EXECUTABLE_NEEDS_GLIBC = (2, 31)
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -45,11 +47,17 @@ class Machine:
         """All that is missing of what is wanted, or nothing."""
         return "; ".join(filter(None, (getattr(self, f"_{need}")() for need in wanted)))
 
-    def _triton(self) -> str:
-        if platform.machine() != "x86_64" or glibc() < TRITON_NEEDS_GLIBC:
+    def _system(self, needed: tuple[int, ...], by: str) -> str:
+        if platform.machine() != "x86_64" or glibc() < needed:
             found = f"{platform.machine()} with glibc {dotted(glibc())}"
-            return f"x86-64 Linux with glibc {dotted(TRITON_NEEDS_GLIBC)} or newer, which stock Triton needs (found {found})"
+            return f"x86-64 Linux with glibc {dotted(needed)} or newer, which {by} needs (found {found})"
         return ""
+
+    def _triton(self) -> str:
+        return self._system(TRITON_NEEDS_GLIBC, "stock Triton")
+
+    def _executable(self) -> str:
+        return self._system(EXECUTABLE_NEEDS_GLIBC, "kernel_check")
 
     def _stub(self) -> str:
         """Triton's Python backend embeds this Python: a stub for its version, and its library."""

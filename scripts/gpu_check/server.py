@@ -137,9 +137,6 @@ class Server:
         except OSError as error:
             raise RuntimeError(f"tritonserver does not answer ({error}): {self.reason()}") from None
 
-    def verbose(self) -> None:
-        self.ask("logging", json.dumps({"log_verbose_level": 1}).encode())
-
     def statistics(self, model: str) -> dict[str, tuple[int, float]]:
         """How often and how many milliseconds in all, by what Triton counts."""
         counted = json.loads(self.ask(f"models/{model}/stats")[0])["model_stats"][0]["inference_stats"]

@@ -18,7 +18,7 @@ release_rustflags() {
   printf '%s' "${flags[*]}"
 }
 
-build_release_object() { # build_release_object [CARGO_ARGUMENT..] : sets RELEASE_OBJECT
+release_build() { # release_build CARGO_ARGUMENT.. : into RELEASE_FOLDER
   need_rust
   ensure_environments release cuda
   (
@@ -29,9 +29,14 @@ build_release_object() { # build_release_object [CARGO_ARGUMENT..] : sets RELEAS
     export CARGO_INCREMENTAL=0
     unset RUSTFLAGS
     PATH=$(environment_dir release)/bin:$PATH \
-      cargo zigbuild --profile dist --locked --lib --package triton-spleenseg --target "$RELEASE_TARGET.$GLIBC_FLOOR" "$@"
+      cargo zigbuild --profile dist --locked --target "$RELEASE_TARGET.$GLIBC_FLOOR" "$@"
   ) >&2 || return
-  RELEASE_OBJECT=${CARGO_TARGET_DIR:-$ROOT/target}/$RELEASE_TARGET/dist/libtriton_spleenseg.so
+  RELEASE_FOLDER=${CARGO_TARGET_DIR:-$ROOT/target}/$RELEASE_TARGET/dist
+}
+
+build_release_object() { # build_release_object [CARGO_ARGUMENT..] : sets RELEASE_OBJECT
+  release_build --lib --package triton-spleenseg "$@" || return
+  RELEASE_OBJECT=$RELEASE_FOLDER/libtriton_spleenseg.so
 }
 
 glibc_needed() { # glibc_needed FILE.. : the newest glibc that any of them asks for

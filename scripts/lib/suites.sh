@@ -90,6 +90,7 @@ suite_lint() {
   check "cargo fmt, fuzz targets" cargo fmt --check --manifest-path fuzz/Cargo.toml
   check "cargo clippy" cargo clippy --locked --all-targets -- -D warnings
   check "cargo clippy, emulated driver" cargo clippy --locked -p fake_driver --all-targets -- -D warnings
+  check "cargo clippy, kernel_check" cargo clippy --locked -p kernel_check --all-targets -- -D warnings
   check "cargo clippy, races" cargo clippy --locked -p races --all-targets -- -D warnings
   check "cargo clippy, the CPU alone" cargo clippy --locked --no-default-features --features backend --lib -- -D warnings
   # Not part of the default members, for it needs libtorch; in release, where its C++ has to be compiled anyway.

@@ -15,9 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gpu_check import benchmark, kernels, parity  # noqa: E402
+from gpu_check import benchmark, parity, sanitizer, steps  # noqa: E402
 from gpu_check.check import Check  # noqa: E402
-from gpu_check.latency import SMALL, Run  # noqa: E402
+from gpu_check.latency import Run  # noqa: E402
 from gpu_check.report import FAILED, NOTHING_CHECKED, PASSED, OutOfTime, Report, Skip  # noqa: E402
 from gpu_check.repositories import spleen, text  # noqa: E402
 from gpu_check.server import Server  # noqa: E402
@@ -35,6 +35,25 @@ def bundle(tmp_path_factory) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert Path(done.stdout.strip()) == folder
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory) -> str:
+    """A Python that has no module beside its own."""
+    folder = tmp_path_factory.mktemp("python") / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
+    return str(folder / "bin" / "python")
+
+
+@pytest.fixture(scope="session")
+def emulated(tmp_path_factory) -> Path:
+    """A folder to load libraries from, whose libcuda is the emulated driver."""
+    subprocess.run(["cargo", "build", "--locked", "--package", "fake_driver"], cwd=ROOT, check=True, timeout=BUILD_S)
+    library = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "libfake_driver.so"
+    folder = tmp_path_factory.mktemp("emulated")
+    for name in ("libcuda.so", "libcuda.so.1"):
+        (folder / name).symlink_to(library)
     return folder
 
 
@@ -72,18 +91,97 @@ def test_the_cpu_corner_passes(bundle, tmp_path):
     assert not list(Path("/dev/shm").glob("gpu_check_*"))
 
 
-def test_without_a_gpu_or_a_module_the_parts_are_skipped_and_say_what_is_missing(bundle, tmp_path):
-    """In a Python of its own that has no module at all; with no driver to be loaded, even where there is one."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
-    done = check(bundle, tmp_path / "out", python=str(tmp_path / "bare" / "bin" / "python"))
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there is a GPU")
+def test_without_a_gpu_or_a_module_the_parts_are_skipped_and_say_what_is_missing(bundle, bare, tmp_path):
+    done = check(bundle, tmp_path / "out", python=bare)
     found = outcomes(done)
-    assert len(found) == 6
+    assert len(found) == 8
     for title, outcome in found.items():
-        assert outcome.startswith("skipped: the Python module numpy; the Python module torch"), title
-        if not shutil.which("nvidia-smi"):
-            assert ("an NVIDIA GPU (libcuda.so.1" in outcome) == (title != "parity with MONAI on the CPU")
+        modules, gpu = "the Python module numpy; the Python module torch" in outcome, "an NVIDIA GPU (libcuda.so.1" in outcome
+        assert outcome.startswith("skipped: ")
+        assert modules == (not title.startswith("kernel")) and gpu == (title != "parity with MONAI on the CPU"), title
     assert done.returncode == NOTHING_CHECKED
     assert "NOTHING COULD BE CHECKED" in done.stdout and "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_kernels_are_checked_and_measured_with_a_driver_alone(bundle, bare, emulated, tmp_path):
+    """Without any Python module, Triton or PyTorch. The driver is the emulated one; compute-sanitizer stands for NVIDIA's."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    script = f'#!/bin/sh\necho "$@" >>{tmp_path}/ran\ncase $2 in racecheck) exit 1;; esac\necho "========= ERROR SUMMARY: 0 errors"\n'
+    (tools / "compute-sanitizer").write_text(script)
+    (tools / "compute-sanitizer").chmod(0o755)
+    where = {"LD_LIBRARY_PATH": str(emulated), "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = check(bundle, tmp_path / "out", "--cpu", "--parts", "steps,kernels,sanitizer", python=bare, **where)
+    assert done.returncode == PASSED, done.stdout + done.stderr
+    assert list(outcomes(done).values()) == ["passed"] * 3
+    for image in ("machine code for sm_86", "PTX"):
+        assert int(re.search(rf"^small volumes from {image}: (\d+) runs compared$", done.stdout, re.MULTILINE)[1]) > 100
+    rows = re.findall(r"^  (\S.*?) +\d+\.\d{3} +\d+\.\d{3} +\d+\.\d$", done.stdout, re.MULTILINE)
+    assert {row.split(",")[0].split(" ")[0] for row in rows} == {"foreground", "resize", "argmax", "components", "contour", "count", "restore", "write"}
+    assert re.search(r"^    components_select_u32 x \d+ +\d+\.\d{3}$", done.stdout, re.MULTILINE)
+    asked = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    assert [line[1] for line in asked] == list(sanitizer.TOOLS)
+    assert all(line[2:] == ["--error-exitcode", "9", str(bundle / "kernel_check"), "--small"] for line in asked)
+    assert "racecheck was not done within" in done.stdout
+
+
+# A driver that never runs one of the kernels.
+FORGETFUL = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+static void *forgotten[8];
+static int count;
+unsigned cuModuleGetFunction(void **function, void *module, const char *name) {
+  unsigned code = ((unsigned (*)(void **, void *, const char *))dlsym(RTLD_NEXT, "cuModuleGetFunction"))(function, module, name);
+  if (code == 0 && strcmp(name, "contour_mask") == 0) forgotten[count++] = *function;
+  return code;
+}
+typedef unsigned Launch(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+unsigned cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                        void *stream, void **parameters, void **extra) {
+  for (int at = 0; at < count; at++) {
+    if (forgotten[at] == f) return 0;
+  }
+  return ((Launch *)dlsym(RTLD_NEXT, "cuLaunchKernel"))(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);
+}
+"""
+
+
+def test_a_wrong_result_of_a_kernel_fails_the_check(bundle, emulated, tmp_path, monkeypatch):
+    (tmp_path / "forgetful.c").write_text(FORGETFUL)
+    # Under another name of the same length, so that the one in front of it can have its own.
+    library = (emulated / "libcuda.so").read_bytes()
+    (tmp_path / "libfake.so").write_bytes(library.replace(b"libcuda.so\0", b"libfake.so\0"))
+    command = ["cc", "-shared", "-fPIC", "-o", "libcuda.so", "forgetful.c", "-Wl,--no-as-needed", "-L.", "-l:libfake.so"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    report = Report(tmp_path / "out", 60)
+    given = Check(bundle, tmp_path, tmp_path, report, gpu=False)
+    report.part("steps", lambda: steps.run(given), 0)
+    said = r"failed: kernel_check ended with code 1: \d+ were wrong. The first: WRONG: .* differ, first \d+: .*contour"
+    assert re.match(said, report.outcomes["steps"]), report.lines
+    assert report.finish({"steps"}) == FAILED
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome"),
+    [
+        ("echo '========= ERROR SUMMARY: 3 errors'; exit 9", "failed: memcheck: code 9: ========= ERROR SUMMARY: 3 errors; racecheck: "),
+        ("exit 1", "skipped: a compute-sanitizer that runs with this driver and GPU"),
+        (None, "skipped: compute-sanitizer"),
+    ],
+    ids=["errors", "does not run", "is not there"],
+)
+def test_what_compute_sanitizer_finds_fails_the_check(tmp_path, monkeypatch, script, outcome):
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sanitizer, "find", lambda: script and str(program))
+    report = Report(tmp_path / "out", 60)
+    report.part("sanitizer", lambda: sanitizer.run(Check(tmp_path, tmp_path, tmp_path, report, gpu=False)), 0)
+    assert report.outcomes["sanitizer"].startswith(outcome)
 
 
 def test_what_is_no_bundle_and_no_part_is_said(tmp_path):
@@ -232,22 +330,6 @@ def test_a_benchmark_that_lacks_monai_measures_this_backend_alone(tmp_path, monk
     with pytest.raises(Skip, match=r"module monai. This backend was measured alone"):
         benchmark.run(given)
     assert measured == [("this backend", "model.pt")]
-
-
-def test_times_of_kernels_are_read_from_the_servers_log():
-    line = "I1201 12:00:00.000000 1 log.cc:1] spleen_seg_0: request '7': on the GPU foreground=9.5 argmax=0.25 write=0.125 write=? ms\n"
-    later = line.replace("9.5", "2.5")
-    assert kernels.times(line + later + later, 2) == {"foreground": [2.5, 2.5], "argmax": [0.25, 0.25], "write": [0.125, 0.125]}
-    with pytest.raises(RuntimeError, match="times of 1 requests, not of 2"):
-        kernels.times(line, 2)
-
-
-def test_a_floor_is_what_a_step_reads_and_writes():
-    run = Run([], {}, b"", {"crop_start": "[[1, 2, 3]]", "crop_end": "[[11, 22, 33]]"})
-    moved = kernels.bytes_moved(SMALL, run)
-    image, grid = SMALL.voxels * 4, SMALL.grid_voxels
-    assert moved["foreground"] == image and moved["resize"] == 10 * 20 * 30 * 4 + grid * 4
-    assert moved["argmax"] == grid * 9 and moved["write"] == grid * 5
 
 
 def made_up_run(milliseconds: float, mask: list[float]) -> Run:

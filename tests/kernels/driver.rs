@@ -61,7 +61,7 @@ impl<'g> Driver<'g> {
 
 impl fmt::Debug for Driver<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}, {:?}", self.gpu.description(), self.gpu.image(), self.manner)
+        write!(f, "{}, {:?}", self.gpu.image(), self.manner)
     }
 }
 

@@ -1,11 +1,19 @@
-//! The host notices what is wrong in a kernel: each of these has one mistake.
+//! The host notices what is wrong in a kernel, of which each has one mistake; the comparisons notice what is wrong in a result.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use host_kernels::Order;
+use triton_backend_api::Result;
+use triton_spleenseg::cpu::reference::Reference;
+use triton_spleenseg::cuda::queue::{DeviceSpan, Launch, Queue};
 
-use crate::host::Buffer;
+use crate::cases;
+use crate::host::{Buffer, Host};
+use crate::machine::Machine;
+use crate::steps::Steps;
 
 /// Runs a kernel over two blocks of 64 numbers; what it returns, and its output.
-pub fn run(kernel: &str, order: Order) -> (Result<(), String>, Vec<u32>) {
+pub fn run(kernel: &str, order: Order) -> (std::result::Result<(), String>, Vec<u32>) {
     let values: Vec<u8> = (0..128u32).flat_map(u32::to_ne_bytes).collect();
     let (values, out) = (Buffer::of(&values), Buffer::new(128 * 4));
     let arguments: Vec<u8> =
@@ -41,4 +49,58 @@ fn arguments_of_another_size_are_refused() {
     // SAFETY: nothing runs.
     let error = unsafe { kernel.run([1, 1, 1], [32, 1, 1], 0, &[0; 8], Order::default()) }.unwrap_err();
     assert!(error.contains("16 bytes"), "{error}");
+}
+
+/// A host whose results have a bit flipped in their last byte.
+#[derive(Debug)]
+struct Flipped(Host);
+
+impl Queue for Flipped {
+    unsafe fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.launch(launch) }
+    }
+
+    fn fill(&self, span: DeviceSpan<'_>, byte: u8) -> Result<()> {
+        self.0.fill(span, byte)
+    }
+
+    fn copy(&self, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<()> {
+        self.0.copy(from, to)
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.0.multiprocessors()
+    }
+}
+
+impl Machine for Flipped {
+    type Buffer<'m> = Buffer;
+
+    fn holding(&self, bytes: &[u8]) -> Result<Buffer> {
+        self.0.holding(bytes)
+    }
+
+    fn room(&self, byte_size: usize) -> Result<Buffer> {
+        self.0.room(byte_size)
+    }
+
+    fn span(buffer: &Buffer) -> DeviceSpan<'_> {
+        buffer.span()
+    }
+
+    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>> {
+        let mut bytes = self.0.read(buffer)?;
+        *bytes.last_mut().unwrap() ^= 0x40;
+        Ok(bytes)
+    }
+}
+
+#[test]
+fn every_comparison_notices_one_bit() {
+    let machine = Flipped(Host::default());
+    for case in cases::small() {
+        let steps = Steps { machine: &machine, cpu: &Reference::default(), times: 1 };
+        catch_unwind(AssertUnwindSafe(|| steps.check(&case))).expect_err(&format!("{case:?}"));
+    }
 }

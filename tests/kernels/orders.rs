@@ -5,7 +5,12 @@ use triton_spleenseg::volume::Shape3;
 
 use crate::cases::{Case, Map, components_of_every_pattern, contours_of_every_pattern};
 use crate::on_host::{check, hosts};
-use crate::patterns::{all, mask, shapes};
+use crate::patterns::{all, mask};
+
+/// Shapes around the 32 voxels of a word.
+fn shapes() -> [Shape3; 4] {
+    [[13, 13, 37], [9, 9, 64], [5, 7, 97], [24, 24, 3]].map(|dims| Shape3::new(dims).unwrap())
+}
 
 #[test]
 fn components_of_every_pattern_in_every_order() {

@@ -61,8 +61,3 @@ pub fn all(shape: Shape3) -> Vec<(&'static str, Pattern)> {
         ("falling lines", Box::new(|[i, j, k], _| (i + k) % 7 == 0 && (j + k) % 5 == 0)),
     ]
 }
-
-/// Shapes around the 32 voxels of a word.
-pub fn shapes() -> [Shape3; 4] {
-    [[13, 13, 37], [9, 9, 64], [5, 7, 97], [24, 24, 3]].map(|dims| Shape3::new(dims).unwrap())
-}

@@ -1,5 +1,7 @@
 //! The steps of `cuda::steps` on a machine, each compared with the CPU's.
 
+use std::fmt::Debug;
+
 use triton_spleenseg::config::{KeepLargest, ResizeMode, Scale};
 use triton_spleenseg::cpu::{Input, Labels, Logits, Output, Tensor};
 use triton_spleenseg::cuda::steps::{self, Indices, InputSpan, LabelsSpan, LogitsSpan};
@@ -90,14 +92,13 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
             let scratch = machine.room(steps::resize_scratch()).unwrap();
             steps::crop_scale_resize(machine, &span, plan, M::span(&out), M::span(&scratch)).unwrap();
             let found = machine.read(&out).unwrap();
-            let found = found.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes));
-            for (at, (found, expected)) in found.zip(expected.data()).enumerate() {
-                let close = (found - expected).abs() <= tolerance || found == *expected;
-                assert!(
-                    close || found.is_nan() && expected.is_nan(),
-                    "voxel {at}: {found}, CPU {expected}; {machine:?} {shape} {plan:?}"
-                );
-            }
+            let found: Vec<f32> =
+                found.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
+            let close = |found: f32, expected: f32| {
+                let both_nan = found.is_nan() && expected.is_nan();
+                (found - expected).abs() <= tolerance || found == expected || both_nan
+            };
+            compare(&found, expected.data(), close, || format!("resize, {machine:?} {shape} {plan:?}"));
         }
     }
 
@@ -111,10 +112,9 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
         for _ in 0..self.times {
             let (labels, count) = (machine.room(shape.count()).unwrap(), machine.room(8).unwrap());
             steps::argmax(machine, &span, M::span(&labels), M::span(&count)).unwrap();
-            assert!(
-                machine.read(&labels).unwrap() == expected.labels.data(),
-                "other labels: {machine:?} {shape} {classes} classes {logit_type:?}"
-            );
+            same(&machine.read(&labels).unwrap(), expected.labels.data(), || {
+                format!("argmax, {machine:?} {shape} {classes} classes {logit_type:?}")
+            });
             let count = u64::from_ne_bytes(array(&machine.read(&count).unwrap()));
             assert_eq!(count, expected.nan_count, "NaN: {machine:?} {shape}");
         }
@@ -131,10 +131,9 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
             let scratch = machine.room(steps::keep_largest_scratch(shape, width)).unwrap();
             let span = LabelsSpan { data: M::span(&data), shape, highest };
             steps::keep_largest(machine, &span, keep, M::span(&scratch), width).unwrap();
-            assert!(
-                machine.read(&data).unwrap() == expected.data(),
-                "other voxels stay: {machine:?} {shape} {keep:?} {width:?}"
-            );
+            same(&machine.read(&data).unwrap(), expected.data(), || {
+                format!("components, {machine:?} {shape} {keep:?} {width:?}")
+            });
         }
     }
 
@@ -149,10 +148,9 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
             let scratch = machine.room(steps::contour_scratch(shape)).unwrap();
             let span = LabelsSpan { data: M::span(&data), shape, highest };
             steps::contour(machine, &span, M::span(&out), M::span(&scratch)).unwrap();
-            assert!(
-                machine.read(&out).unwrap() == expected.data(),
-                "other voxels are contour: {machine:?} {shape} {highest}"
-            );
+            same(&machine.read(&out).unwrap(), expected.data(), || {
+                format!("contour, {machine:?} {shape} {highest}")
+            });
         }
     }
 
@@ -166,10 +164,9 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
             let out = machine.room(placement.input_shape.count()).unwrap();
             let counts = machine.room(steps::COUNT_BYTES).unwrap();
             steps::restore(machine, &span, placement, M::span(&out), M::span(&counts)).unwrap();
-            assert!(
-                machine.read(&out).unwrap() == expected.data(),
-                "other voxels: {machine:?} {shape} {placement:?}"
-            );
+            same(&machine.read(&out).unwrap(), expected.data(), || {
+                format!("restore, {machine:?} {shape} {placement:?}")
+            });
             let counted = || steps::count_of(&array(&machine.read(&counts).unwrap()));
             assert_eq!(counted(), voxels, "{machine:?} {shape} {placement:?}");
             steps::count(machine, &span, placement, M::span(&counts)).unwrap();
@@ -187,11 +184,34 @@ impl<M: Machine, C: Cpu> Steps<'_, M, C> {
         for _ in 0..self.times {
             let out = machine.room(expected.len()).unwrap();
             assert_eq!(steps::convert(machine, &span, label_type, M::span(&out)).is_ok(), accepted);
-            assert!(
-                !accepted || machine.read(&out).unwrap() == expected,
-                "other values: {machine:?} {shape} {label_type:?}"
-            );
+            if accepted {
+                same(&machine.read(&out).unwrap(), &expected, || {
+                    format!("write, bytes, {machine:?} {shape} {label_type:?}")
+                });
+            }
         }
+    }
+}
+
+/// Panics unless all values are the same: how many are not, and which is the first.
+fn same(found: &[u8], expected: &[u8], what: impl FnOnce() -> String) {
+    if found != expected {
+        compare(found, expected, |found, expected| found == expected, what);
+    }
+}
+
+fn compare<T: Copy + Debug>(
+    found: &[T],
+    expected: &[T],
+    is_same: impl Fn(T, T) -> bool,
+    what: impl FnOnce() -> String,
+) {
+    assert_eq!(found.len(), expected.len());
+    let pairs = found.iter().zip(expected).enumerate();
+    let mut others = pairs.filter(|(_, (found, expected))| !is_same(**found, **expected));
+    if let Some((at, (first, wanted))) = others.next() {
+        let (count, of) = (1 + others.count(), expected.len());
+        panic!("{count} of {of} differ, first {at}: {first:?}, CPU {wanted:?}; {}", what());
     }
 }
 
