@@ -1,8 +1,10 @@
 //! Where a device's buffers meet Triton's memory. Each device says here how it reads inputs and replies where they
 //! lie, and how it gives its own memory away.
 
+use std::sync::Arc;
+
 use triton_backend_api::bls::ResponseTensor;
-use triton_backend_api::{Error, HostMemory, Input, MemoryKind, Output, Result, StableMemory};
+use triton_backend_api::{Error, HostMemory, Input, MemoryKind, Output, OutputMemory, Result, StableMemory};
 
 use crate::cpu::{self, Cpu};
 use crate::pipeline::Device;
@@ -18,9 +20,9 @@ pub trait Bridge: Device {
     /// Where outputs should lie.
     fn output_memory(&self) -> MemoryKind;
 
-    /// Whether the network's answers are wanted where they are made; otherwise in host memory.
-    fn answers_where_made(&self) -> bool {
-        false
+    /// Memory of the device for the network's answers, which are wanted where they are made; `None`: in host memory.
+    fn answer_memory(&self) -> Option<Arc<dyn OutputMemory>> {
+        None
     }
 
     /// Waits until nothing uses the request's memory any more. Says how long the steps took on a device of their own,

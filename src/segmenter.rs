@@ -26,7 +26,7 @@ pub struct Scores {
 }
 
 impl Segmenter {
-    /// Calls `network` on `server`; answers that are to stay on a GPU lie in `memory`.
+    /// Calls `network` on `server`; answers that are to stay on another GPU than the instance's lie in `memory`.
     pub fn new(server: Server, memory: MemoryManager, network: SegmentationModel) -> Self {
         Self { server, memory, network }
     }
@@ -70,7 +70,8 @@ impl Segmenter {
         let fill = |call: &mut triton_backend_api::bls::InferenceRequest| {
             call.inherit(request)?;
             call.input(&network.input, DataType::Fp32, &[1, 1, h, w, d], device.memory(tensor)?)?;
-            if device.answers_where_made() {
+            if let Some(memory) = device.answer_memory() {
+                call.place_outputs_in(memory);
                 call.place_outputs_where_made(self.memory);
             }
             call.request_output(&network.output)

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use triton_backend_api::bls::ResponseTensor;
-use triton_backend_api::{HostMemory, Input, MemoryKind, Output, Result};
+use triton_backend_api::{HostMemory, Input, MemoryKind, Output, OutputMemory, Result};
 
 use crate::bridge::Bridge;
 use crate::config::{KeepLargest, Scale};
@@ -115,8 +116,8 @@ impl<D: Bridge> Bridge for Timed<'_, D> {
         self.device.output_memory()
     }
 
-    fn answers_where_made(&self) -> bool {
-        self.device.answers_where_made()
+    fn answer_memory(&self) -> Option<Arc<dyn OutputMemory>> {
+        self.device.answer_memory()
     }
 
     fn settle(&self) -> Option<String> {

@@ -1,16 +1,40 @@
 //! Where the GPU's buffers meet Triton's memory.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use triton_backend_api::bls::ResponseTensor;
-use triton_backend_api::{HostMemory, Input, MemoryKind, Output, Result};
+use triton_backend_api::{HostMemory, Input, MemoryKind, Output, OutputMemory, Result, StableMemory};
 
 use super::buffers::{self, Labels, Logits, Source, Tensor};
-use super::memory::DeviceMemory;
+use super::memory::{DeviceMemory, OnDevice, Pool};
 use super::session::Session;
+use super::stream::Stream;
 use super::transfer::Place;
 use crate::bridge::Bridge;
 use crate::volume::{LabelType, LogitType, Shape3, VoxelType};
+
+/// Where the network's answers go that are made on the instance's GPU: its own memory. The server's pool for a GPU has 64 MB
+/// unless an option says otherwise, and the scores of 2 x 224 x 224 x 224 voxels have 90.
+pub struct Answers {
+    pub(super) memory: Arc<Pool<OnDevice>>,
+    pub(super) stream: Arc<Stream>,
+}
+
+// SAFETY: memory of the pool is its holder's alone, and what the instance's stream still did with it has been waited for: the
+// network has a stream of its own.
+unsafe impl OutputMemory for Answers {
+    fn take(&self, byte_size: usize, preferred: MemoryKind) -> Option<Box<dyn StableMemory>> {
+        const STEP: &str = "the network's scores";
+        if preferred != MemoryKind::Gpu(self.memory.gpu_id()) {
+            return None;
+        }
+        // What fails here fails again where the scores are needed, and is said there.
+        let memory = self.memory.take(byte_size, STEP).ok()?;
+        self.stream.wait_in_context(STEP).ok()?;
+        Some(Box::new(memory))
+    }
+}
 
 impl Bridge for Session<'_> {
     type Source<'a> = Source<'a>;
@@ -20,8 +44,8 @@ impl Bridge for Session<'_> {
         MemoryKind::Gpu(self.gpu_id())
     }
 
-    fn answers_where_made(&self) -> bool {
-        true
+    fn answer_memory(&self) -> Option<Arc<dyn OutputMemory>> {
+        Some(self.answers().clone())
     }
 
     fn settle(&self) -> Option<String> {
@@ -102,5 +126,33 @@ impl Bridge for Session<'_> {
                 buffers::Output { place, label_type, owner: PhantomData },
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::Threads;
+    use crate::cuda::Gpu;
+    use crate::cuda::queue::Queue;
+
+    #[test]
+    fn the_network_gets_memory_that_nothing_works_on_any_more() {
+        const SIZE: usize = 1 << 16;
+        fake_driver::load();
+        let gpu = Gpu::open("under test", 0, Threads::new(1).unwrap(), 1).unwrap();
+        let session = gpu.session().unwrap();
+        let memory = session.memory(SIZE, "test").unwrap();
+        let base = memory.base();
+        session.fill(memory.span(), 1).unwrap();
+        drop(memory); // what fills it is still queued
+        assert!(gpu.answers().take(SIZE, MemoryKind::Gpu(1)).is_none());
+        let answer = gpu.answers().take(SIZE, MemoryKind::Gpu(0)).unwrap();
+        assert_eq!(answer.as_ptr() as u64, base, "it serves again");
+        fake_driver::write(base, &[2; SIZE]);
+        session.finish();
+        assert_eq!(fake_driver::read(base, SIZE), [2; SIZE]);
+        let violations = fake_driver::violations();
+        assert!(violations.is_empty(), "{violations}");
     }
 }

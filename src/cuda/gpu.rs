@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use triton_backend_api::{Result, log};
 
+use super::bridge::Answers;
 use super::context::Context;
 use super::driver;
 use super::error::{self, CudaError};
@@ -19,8 +20,9 @@ pub struct Gpu {
     /// The instance's name, for the log.
     name: String,
     kernels: Kernels,
-    stream: Stream,
+    stream: Arc<Stream>,
     memory: Arc<Pool<OnDevice>>,
+    answers: Arc<Answers>,
     pinned: Arc<Pool<OnHost>>,
     peers: Mutex<HashMap<i64, Arc<Context>>>,
     threads: Threads,
@@ -44,12 +46,15 @@ impl Gpu {
         drop(current);
         let description =
             format!("GPU {id} ({gpu_name}, compute capability {}.{})", capability / 10, capability % 10);
+        let stream = Arc::new(Stream::new(context.clone())?);
+        // Each volume has an input, a resized volume, scores, labels, working memory for two steps, contours and an output.
+        let memory = Pool::new(context.clone(), 9 * volumes);
         Ok(Self {
             name: name.to_owned(),
             kernels,
-            stream: Stream::new(context.clone())?,
-            // Each volume has an input, a resized volume, labels, working memory for two steps, contours and an output.
-            memory: Pool::new(context.clone(), 8 * volumes),
+            answers: Arc::new(Answers { memory: memory.clone(), stream: stream.clone() }),
+            stream,
+            memory,
             pinned: Pool::new(context.clone(), 4 * volumes),
             peers: Mutex::default(),
             threads,
@@ -134,6 +139,10 @@ impl Gpu {
 
     pub(super) fn memory(&self) -> &Arc<Pool<OnDevice>> {
         &self.memory
+    }
+
+    pub(super) fn answers(&self) -> &Arc<Answers> {
+        &self.answers
     }
 
     pub(super) fn pinned(&self) -> &Arc<Pool<OnHost>> {

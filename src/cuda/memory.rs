@@ -100,6 +100,11 @@ impl<K: Kind> Pool<K> {
         Arc::new(Self { context, free: Mutex::new(Vec::new()), limit })
     }
 
+    /// The number of the GPU that it belongs to.
+    pub fn gpu_id(&self) -> i64 {
+        self.context.id().into()
+    }
+
     /// Memory of undefined contents, wanted for `step`. Dropping it returns it.
     ///
     /// Where there is no memory left, what the pool keeps is given back first.
@@ -198,7 +203,7 @@ impl<K: Kind> Drop for Memory<K> {
     }
 }
 
-// SAFETY: the memory does not move with the value. Whoever hands it over has waited for the work that writes it.
+// SAFETY: the memory does not move with the value. Whoever hands it over has waited for the work on it.
 unsafe impl StableMemory for DeviceMemory {
     fn as_ptr(&self) -> *const u8 {
         self.base() as *const u8
@@ -207,6 +212,6 @@ unsafe impl StableMemory for DeviceMemory {
         self.byte_size
     }
     fn kind(&self) -> MemoryKind {
-        MemoryKind::Gpu(self.home.context.id().into())
+        MemoryKind::Gpu(self.home.gpu_id())
     }
 }

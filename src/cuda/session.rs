@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use triton_backend_api::{Result, log};
 
+use super::bridge::Answers;
 use super::context::{Context, Current};
 use super::driver::{CUstream, cuda};
 use super::error;
@@ -60,6 +61,11 @@ impl<'d> Session<'d> {
 
     pub(super) fn threads(&self) -> &'d Threads {
         self.gpu.threads()
+    }
+
+    /// Where the network's answers go.
+    pub(super) fn answers(&self) -> &'d Arc<Answers> {
+        self.gpu.answers()
     }
 
     /// The GPU's number.

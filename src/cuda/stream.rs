@@ -41,6 +41,12 @@ impl Stream {
         self.mark(step)?.wait(step)
     }
 
+    /// As [`Stream::wait`], on a thread where the context need not be current.
+    pub fn wait_in_context(&self, step: &'static str) -> Result<()> {
+        let _current = self.context.enter()?;
+        self.wait(step)
+    }
+
     /// An event that comes when all that is in the stream now is done.
     pub fn mark(&self, step: &'static str) -> Result<Event> {
         Event::record(self, step, CU_EVENT_DISABLE_TIMING as u32)

@@ -96,7 +96,7 @@
 //! | requests kept after Execute | [`OwnedRequest`], [`OwnedReply`] | `taking_over` |
 //! | in-process calls: inheritance, version, priority, child trace | [`bls::InferenceRequest`] | `in_process`, `parameters` |
 //! | ... many in flight, timeout, cancellation passed on | [`bls::PendingResponse`] | `in_process_waiting` |
-//! | ... memory of inputs and outputs | [`StableMemory`], [`bls::InferenceRequest::place_outputs`] | `in_process_memory` |
+//! | ... memory of inputs and outputs | [`StableMemory`], [`OutputMemory`], [`bls::InferenceRequest::place_outputs`] | `in_process_memory` |
 //! | ... several responses | [`bls::PendingResponse::next`] | `in_process_streams` |
 //! | memory manager | [`MemoryManager`], [`ServerMemory`] | `memory` |
 //! | liveness, readiness, metadata, statistics, index of models | [`Server`] | `server_queries`, `in_process` |
@@ -174,7 +174,9 @@ pub use input::Input;
 pub use instance::{
     ConcurrentInstance, HostPolicy, Instance, InstanceContext, InstanceKind, SecondaryDevice,
 };
-pub use memory::{Buffer, HostMemory, HostPool, MemoryKind, MemoryManager, ServerMemory, StableMemory};
+pub use memory::{
+    Buffer, HostMemory, HostPool, MemoryKind, MemoryManager, OutputMemory, ServerMemory, StableMemory,
+};
 pub use model::{Model, ModelContext};
 pub use output::Output;
 pub use owned::{OwnedReply, OwnedRequest};

@@ -91,6 +91,61 @@ fn outputs_are_on_the_host_where_the_server_has_no_such_memory() {
     });
 }
 
+/// Gives memory up to a size, and as often as it has some, to models that would like a GPU's.
+struct Own(std::sync::atomic::AtomicUsize);
+
+// SAFETY: fresh memory, which nobody else knows.
+unsafe impl OutputMemory for Own {
+    fn take(&self, byte_size: usize, preferred: MemoryKind) -> Option<Box<dyn StableMemory>> {
+        assert_eq!((byte_size, preferred), (8, MemoryKind::Gpu(1)));
+        let size = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        (size > 0).then(|| -> Box<dyn StableMemory> { Box::new(HostMemory::zeroed(size).unwrap()) })
+    }
+}
+
+#[test]
+fn outputs_of_a_call_are_in_the_callers_memory_where_it_gives_some() {
+    both_ways(|host, way| {
+        host.set_gpus(2);
+        assert_eq!(
+            arrives(host, way, |call, memory| {
+                call.place_outputs_where_made(memory);
+                call.place_outputs_in(Arc::new(Own(8.into())));
+            }),
+            MemoryKind::Host,
+            "the caller's memory is the host's"
+        );
+        assert_eq!(
+            arrives(host, way, |call, memory| {
+                call.place_outputs_where_made(memory);
+                call.place_outputs_in(Arc::new(Own(0.into())));
+            }),
+            MemoryKind::Gpu(1),
+            "the caller has none: the server's"
+        );
+        assert_eq!(
+            arrives(host, way, |call, _| call.place_outputs_in(Arc::new(Own(0.into())))),
+            MemoryKind::Host
+        );
+    });
+}
+
+#[test]
+fn memory_too_small_for_an_output_fails_the_call() {
+    both_ways(|host, way| {
+        host.child("child", |call| {
+            call.respond(vec![ChildOutput::fp32("OUT", &[2], &[1.0, 2.0]).preferring(GPU, 1)]);
+        });
+        let script = with_memory(|author, request, _, _| {
+            let mut call = call(author, request)?;
+            call.place_outputs_in(Arc::new(Own(7.into())));
+            call.send()?.wait(LONG, || false)?.error()
+        });
+        let error = answer(host, way, &script).result().err().unwrap();
+        assert!(error.message.contains("7 bytes for an output of 8 bytes"), "{error}");
+    });
+}
+
 #[test]
 fn inputs_of_a_call_can_be_pinned_or_on_a_gpu_and_stay_until_the_release() {
     both_ways(|host, way| {

@@ -17,6 +17,8 @@ pub(crate) struct Memory {
     /// By address.
     blocks: HashMap<usize, Block>,
     gpus: i64,
+    /// Of each GPU's pool, where it has a limit.
+    gpu_pool: Option<u64>,
 }
 
 impl Memory {
@@ -36,6 +38,11 @@ impl crate::FakeHost {
     /// Gives the server this many GPUs, whose memory nobody may touch unless a test brings some. It starts with none.
     pub fn set_gpus(&self, count: i64) {
         lock().memory.gpus = count;
+    }
+
+    /// Lets the server's pool of each GPU give no block above this size, as a real one of so many bytes.
+    pub fn set_gpu_pool(&self, byte_size: u64) {
+        lock().memory.gpu_pool = Some(byte_size);
     }
 
     /// How many blocks of the server's memory are in use.
@@ -84,7 +91,8 @@ symbols! {
             let what = format!("this server has no memory of type {memory_type}, number {memory_type_id}");
             return Err(Refusal::Error(TRITONSERVER_ERROR_UNSUPPORTED, what));
         }
-        if byte_size > 1 << 40 {
+        let of_pool = (memory_type == TRITONSERVER_MEMORY_GPU).then_some(state.memory.gpu_pool).flatten();
+        if byte_size > of_pool.unwrap_or(1 << 40) {
             let what = format!("there are no {byte_size} bytes");
             return Err(Refusal::Error(TRITONSERVER_ERROR_UNAVAILABLE, what));
         }

@@ -2,10 +2,13 @@
 
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::glue::boundary::boundary;
-use crate::memory::{HostMemory, HostPool, MemoryKind, MemoryManager, ServerMemory, StableMemory};
+use crate::memory::{
+    HostMemory, HostPool, MemoryKind, MemoryManager, OutputMemory, ServerMemory, StableMemory,
+};
 use crate::{raw, sys};
 
 /// The allocator object the server asks for output memory, and where that memory comes from.
@@ -39,6 +42,8 @@ impl Allocator {
 /// Where the outputs of one request go: what [`allocate`] is to be called with.
 pub(super) struct Placement {
     pub pool: HostPool,
+    /// Memory of the caller's, which is asked first.
+    pub own: Option<Arc<dyn OutputMemory>>,
     /// Memory of the server's, where it is to be that.
     pub wish: Option<(MemoryManager, Wish)>,
 }
@@ -56,11 +61,19 @@ pub(super) enum Wish {
 enum Given {
     Host(HostMemory),
     Server(ServerMemory),
+    Own(Box<dyn StableMemory>),
 }
 
 impl Placement {
-    /// Memory of the kind that is wished for; where it cannot be had, of the host.
+    /// The caller's own memory; without it, memory of the kind that is wished for; where that cannot be had, of the host.
     fn give(&self, byte_size: usize, preferred: MemoryKind) -> Result<Given> {
+        if let Some(memory) = self.own.as_ref().and_then(|own| own.take(byte_size, preferred)) {
+            let found = memory.byte_size();
+            if found < byte_size {
+                return Err(Error::internal(format!("{found} bytes for an output of {byte_size} bytes")));
+            }
+            return Ok(Given::Own(memory));
+        }
         if let Some((manager, wish)) = &self.wish {
             let kind = match wish {
                 Wish::Kind(kind) => *kind,
@@ -81,6 +94,7 @@ impl Given {
         match self {
             Self::Host(memory) => (memory.as_mut_slice().as_mut_ptr().cast(), MemoryKind::Host),
             Self::Server(memory) => (StableMemory::as_ptr(memory).cast_mut().cast(), memory.kind()),
+            Self::Own(memory) => (memory.as_ptr().cast_mut().cast(), memory.kind()),
         }
     }
 }

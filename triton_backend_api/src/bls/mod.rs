@@ -20,7 +20,7 @@ pub use response::{InferenceResponse, ResponseTensor};
 
 use crate::data_type::DataType;
 use crate::error::{Error, Result};
-use crate::memory::{MemoryKind, MemoryManager, StableMemory};
+use crate::memory::{MemoryKind, MemoryManager, OutputMemory, StableMemory};
 use crate::parameter::{Parameter, Setters};
 use crate::request::{CorrelationId, Request, RequestFlags};
 use crate::server::Server;
@@ -35,7 +35,9 @@ pub struct InferenceRequest {
     model: String,
     inputs: Vec<Box<dyn StableMemory>>,
     trace: Option<NonNull<sys::TRITONSERVER_InferenceTrace>>,
-    /// Memory of the server's for the outputs; `None` is this model's host memory.
+    /// The caller's memory for the outputs, ..
+    own: Option<Arc<dyn OutputMemory>>,
+    /// .. and memory of the server's; `None` is this model's host memory.
     wish: Option<(MemoryManager, Wish)>,
     /// Once sent, the release callback deletes it.
     sent: bool,
@@ -50,8 +52,8 @@ impl InferenceRequest {
         // SAFETY: a live server; the name is NUL-terminated and copied.
         let raw = unsafe { raw::inference_new(server.as_raw(), name.as_ptr(), version) }?;
         let raw = NonNull::new(raw).ok_or_else(|| Error::internal("the server made no request"))?;
-        let (inputs, model) = (Vec::new(), model.to_owned());
-        Ok(Self { raw, server: server.clone(), model, inputs, trace: None, wish: None, sent: false })
+        let (server, model) = (server.clone(), model.to_owned());
+        Ok(Self { raw, server, model, inputs: Vec::new(), trace: None, own: None, wish: None, sent: false })
     }
 
     /// The model it goes to.
@@ -170,10 +172,15 @@ impl InferenceRequest {
         self.wish = Some((memory, Wish::Models));
     }
 
+    /// Has the outputs put into memory of the caller's. Where it gives none they go where they would without it.
+    pub fn place_outputs_in(&mut self, memory: Arc<dyn OutputMemory>) {
+        self.own = Some(memory);
+    }
+
     /// Sends it. The answer comes on a thread of the server's and waits in what this returns.
     pub fn send(mut self) -> Result<PendingResponse> {
         let allocator = self.server.allocator().clone();
-        let placement = Placement { pool: allocator.pool().clone(), wish: self.wish };
+        let placement = Placement { pool: allocator.pool().clone(), own: self.own.take(), wish: self.wish };
         let shared = Shared::new(self.raw, std::mem::take(&mut self.inputs), allocator.clone(), placement);
         // One reference each for the two callbacks; they give them back when the server calls them for the last time.
         let for_release = Arc::into_raw(shared.clone()).cast_mut().cast();

@@ -143,6 +143,17 @@ pub unsafe trait StableMemory: Send {
     fn kind(&self) -> MemoryKind;
 }
 
+/// Memory of the caller's for the outputs of its in-process requests.
+///
+/// # Safety
+/// What `take` returns may be written by the server, and by the model that answers, until it is dropped. Nothing else uses
+/// it meanwhile, work that was queued on a GPU before included.
+pub unsafe trait OutputMemory: Send + Sync {
+    /// Memory of at least `byte_size` bytes for an output that its model would like to have in `preferred`; `None` where
+    /// this has none. Called on a thread of the server's, while it waits.
+    fn take(&self, byte_size: usize, preferred: MemoryKind) -> Option<Box<dyn StableMemory>>;
+}
+
 // SAFETY: a vector's elements are on the heap, whatever happens to the vector's own three words, and nothing
 // changes them without `&mut`.
 unsafe impl<T: crate::Element + Send> StableMemory for Vec<T> {
