@@ -133,14 +133,14 @@ impl Bridge for Session<'_> {
 mod tests {
     use super::*;
     use crate::cpu::Threads;
-    use crate::cuda::Gpu;
     use crate::cuda::queue::Queue;
+    use crate::cuda::{Code, Gpu};
 
     #[test]
     fn the_network_gets_memory_that_nothing_works_on_any_more() {
         const SIZE: usize = 1 << 16;
         fake_driver::load();
-        let gpu = Gpu::open("under test", 0, Threads::new(1).unwrap(), 1).unwrap();
+        let gpu = Gpu::open("under test", 0, Code::Any, Threads::new(1).unwrap(), 1).unwrap();
         let session = gpu.session().unwrap();
         let memory = session.memory(SIZE, "test").unwrap();
         let base = memory.base();
