@@ -34,23 +34,18 @@ impl<'g> Checked<'g> {
         Self { gpu, report, runs: AtomicUsize::new(0) }
     }
 
-    /// Compares; what is wrong is reported.
+    /// Compares `times` times; what is wrong is reported.
     ///
     /// # Errors
     /// The GPU is of no more use.
-    fn check(
-        &self,
-        manner: Manner,
-        cpu: &impl Cpu,
-        times: usize,
-        name: impl Fn() -> String,
-        case: &Case,
-    ) -> Result<()> {
-        self.report.watch(name, || {
-            let driver = Driver::new(self.gpu, manner).unwrap();
-            Steps { machine: &driver, cpu, times }.check(case);
-            driver.check();
-        });
+    fn check(&self, manner: Manner, cpu: &impl Cpu, times: usize, name: &str, case: &Case) -> Result<()> {
+        let driver = Driver::new(self.gpu, manner)?;
+        let what = format!("{name}: {case}; {driver:?}");
+        let compared = self.report.watch(what, || Steps { machine: &driver, cpu, times }.check(case));
+        let beside = driver.check().map_err(|why| format!("{case}; {driver:?}: {why}"));
+        for why in [compared, beside].into_iter().filter_map(std::result::Result::err) {
+            self.report.wrong(&format!("{name}: {why}"));
+        }
         self.runs.fetch_add(times, Ordering::Relaxed);
         self.gpu.ready()
     }
@@ -97,7 +92,7 @@ fn on_each(gpus: &[Gpu], work: impl Fn(&Gpu) -> Result<()> + Sync) -> Result<()>
 
 fn first_round(checked: &Checked<'_>) -> Result<()> {
     let reference = Reference::default();
-    let name = || "small volumes".to_owned();
+    let name = "small volumes";
     for manner in Manner::ALL {
         for case in cases::small() {
             checked.check(manner, &reference, 1, name, &case)?;
@@ -118,8 +113,8 @@ fn random_round(checked: &Checked<'_>, sizes: &Sizes, seed: u64) -> Result<()> {
     for (number, manner) in (0..sizes.random).zip(manners()) {
         let tree = strategy.new_tree(&mut runner).map_err(|why| Error::internal(why.to_string()))?;
         for case in tree.current() {
-            let name = || format!("case {number} of seed {seed}");
-            checked.check(manner, &reference, sizes.times, name, &case)?;
+            let name = format!("case {number} of seed {seed}");
+            checked.check(manner, &reference, sizes.times, &name, &case)?;
         }
     }
     Ok(())
@@ -132,8 +127,8 @@ fn pattern_round(checked: &Checked<'_>, sizes: &Sizes, seed: u64) -> Result<()> 
     let cpu = fast_cpu(2)?;
     let cases = cases::components_of_every_pattern(shape).chain(cases::contours_of_every_pattern(shape));
     for (number, (manner, case)) in manners().zip(cases).enumerate() {
-        let name = || format!("pattern {number}");
-        checked.check(manner, &cpu, sizes.times, name, &case)?;
+        let name = format!("pattern {number}");
+        checked.check(manner, &cpu, sizes.times, &name, &case)?;
     }
     Ok(())
 }
@@ -155,7 +150,7 @@ pub fn real_sizes(gpus: &[Gpu], sizes: &Sizes, until: Instant, report: &Report) 
         let case = case.make();
         let times = (VOXELS / case.voxels()).clamp(1, 2 * sizes.times);
         for checked in &checked {
-            checked.check(manner, &cpu, times, || "real sizes".to_owned(), &case)?;
+            checked.check(manner, &cpu, times, "real sizes", &case)?;
         }
     }
     checked

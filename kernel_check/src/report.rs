@@ -1,43 +1,75 @@
 //! What is said, and what was wrong.
 
-use std::any::Any;
 use std::io::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Differences that are told; the others are counted.
 const TOLD: usize = 10;
 
+/// What takes longer is told, since it may never end.
+const LONG: Duration = Duration::from_secs(15);
+
 /// Of all threads.
 pub struct Report {
     wrong: AtomicUsize,
+    under_way: Arc<Mutex<Vec<Work>>>,
+}
+
+/// Something that a thread has begun.
+struct Work {
+    what: String,
+    since: Instant,
+    told: bool,
+}
+
+fn lock(works: &Mutex<Vec<Work>>) -> MutexGuard<'_, Vec<Work>> {
+    works.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says a line. Where nobody listens there is nothing to be done.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
 impl Report {
     pub fn new() -> Self {
-        // Panics are told once, here.
-        set_hook(Box::new(|_| ()));
-        Self { wrong: AtomicUsize::new(0) }
+        let under_way = Arc::<Mutex<Vec<Work>>>::default();
+        let watched = under_way.clone();
+        thread::spawn(move || {
+            loop {
+                thread::sleep(Duration::from_secs(1));
+                for work in lock(&watched).iter_mut().filter(|work| !work.told && work.since.elapsed() > LONG)
+                {
+                    say(&format!("{} s and not done: {}", LONG.as_secs(), work.what));
+                    work.told = true;
+                }
+            }
+        });
+        Self { wrong: AtomicUsize::new(0), under_way }
     }
 
-    /// Says a line. Where nobody listens there is nothing to be done.
     pub fn say(&self, text: &str) {
-        let _ = writeln!(io::stdout().lock(), "{text}");
+        say(text);
     }
 
     /// Something is not as it must be.
     pub fn wrong(&self, text: &str) {
         if self.wrong.fetch_add(1, Ordering::Relaxed) < TOLD {
-            self.say(&format!("WRONG: {text}"));
+            say(&format!("WRONG: {text}"));
         }
     }
 
-    /// Does what panics where something is wrong.
-    pub fn watch(&self, what: impl FnOnce() -> String, work: impl FnOnce()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-            self.wrong(&format!("{}: {}", what(), text(&*panic)));
-        }
+    /// Does some work, which is told where it does not end.
+    pub fn watch<R>(&self, what: String, work: impl FnOnce() -> R) -> R {
+        let since = Instant::now();
+        lock(&self.under_way).push(Work { what: what.clone(), since, told: false });
+        let result = work();
+        lock(&self.under_way).retain(|work| work.since != since || work.what != what);
+        result
     }
 
     /// Says the last line.
@@ -45,18 +77,9 @@ impl Report {
         match self.wrong.load(Ordering::Relaxed) {
             0 => ExitCode::SUCCESS,
             wrong => {
-                self.say(&format!("{wrong} were wrong"));
+                say(&format!("{wrong} were wrong"));
                 ExitCode::FAILURE
             }
         }
-    }
-}
-
-/// What a panic says.
-fn text(panic: &(dyn Any + Send)) -> &str {
-    match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-        (Some(text), _) => text,
-        (_, Some(text)) => text,
-        _ => "a panic",
     }
 }

@@ -160,7 +160,7 @@ def test_a_wrong_result_of_a_kernel_fails_the_check(bundle, emulated, tmp_path, 
     report = Report(tmp_path / "out", 60)
     given = Check(bundle, tmp_path, tmp_path, report, gpu=False)
     report.part("steps", lambda: steps.run(given), 0)
-    said = r"failed: kernel_check ended with code 1: \d+ were wrong. The first: WRONG: .* differ, first \d+: .*contour"
+    said = r"failed: kernel_check ended with code 1: \d+ were wrong. The first: WRONG: .*contour of .* differ, first \d+: "
     assert re.match(said, report.outcomes["steps"]), report.lines
     assert report.finish({"steps"}) == FAILED
 

@@ -1,5 +1,7 @@
 //! What the steps are given: any input, and inputs that are hard for them.
 
+use std::fmt;
+
 use proptest::prelude::*;
 use triton_spleenseg::config::{Connectivity, KeepLargest, ResizeMode, Scale};
 use triton_spleenseg::native::Placement;
@@ -40,12 +42,37 @@ pub enum Case {
     },
 }
 
+/// All but the data.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreground { image, scale, pieces } => {
+                write!(f, "foreground of {image}, {scale:?}, {pieces} pieces")
+            }
+            Self::Resize { image, plan } => write!(f, "resize of {image}, {plan:?}"),
+            Self::Argmax(scores) => {
+                write!(f, "argmax of {}, {:?}, {} classes", scores.shape, scores.logit_type, scores.classes)
+            }
+            Self::KeepLargest { map, keep } => write!(f, "components of {}, {keep:?}", map.shape),
+            Self::Contour(map) => write!(f, "contour of {}", map.shape),
+            Self::Native { map, placement } => write!(f, "restore of {}, {placement:?}", map.shape),
+            Self::Convert { map, label_type } => write!(f, "write of {}, {label_type:?}", map.shape),
+        }
+    }
+}
+
 /// A volume.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub bytes: Vec<u8>,
     pub voxel_type: VoxelType,
     pub shape: Shape3,
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {:?}", self.shape, self.voxel_type)
+    }
 }
 
 /// A network's reply.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use triton_backend_api::Result;
+use triton_backend_api as api;
 use triton_spleenseg::cuda::queue::{DeviceSpan, Launch, Queue};
 use triton_spleenseg::cuda::{DeviceMemory, Gpu, Session};
 
@@ -48,14 +48,15 @@ pub struct Driver<'g> {
 }
 
 impl<'g> Driver<'g> {
-    pub fn new(gpu: &'g Gpu, manner: Manner) -> Result<Self> {
+    pub fn new(gpu: &'g Gpu, manner: Manner) -> api::Result<Self> {
         Ok(Self { session: gpu.session()?, gpu, manner, strays: RefCell::default() })
     }
 
-    /// Panics where kernels wrote beside the buffers that were given back.
-    pub fn check(&self) {
+    /// # Errors
+    /// Kernels wrote beside the buffers that have been given back.
+    pub fn check(&self) -> Result<(), String> {
         let strays = self.strays.take();
-        assert!(strays.is_empty(), "{self:?}: {}", strays.join("; "));
+        if strays.is_empty() { Ok(()) } else { Err(strays.join("; ")) }
     }
 }
 
@@ -66,16 +67,16 @@ impl fmt::Debug for Driver<'_> {
 }
 
 impl Queue for Driver<'_> {
-    unsafe fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+    unsafe fn launch(&self, launch: &Launch<'_>) -> api::Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.session.launch(launch) }
     }
 
-    fn fill(&self, span: DeviceSpan<'_>, byte: u8) -> Result<()> {
+    fn fill(&self, span: DeviceSpan<'_>, byte: u8) -> api::Result<()> {
         self.session.fill(span, byte)
     }
 
-    fn copy(&self, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<()> {
+    fn copy(&self, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> api::Result<()> {
         self.session.copy(from, to)
     }
 
@@ -139,13 +140,13 @@ impl Machine for Driver<'_> {
     where
         Self: 'm;
 
-    fn holding(&self, bytes: &[u8]) -> Result<Guarded<'_>> {
+    fn holding(&self, bytes: &[u8]) -> api::Result<Guarded<'_>> {
         let buffer = self.room(bytes.len())?;
         self.session.send(bytes, buffer.span(), STEP)?;
         Ok(buffer)
     }
 
-    fn room(&self, byte_size: usize) -> Result<Guarded<'_>> {
+    fn room(&self, byte_size: usize) -> api::Result<Guarded<'_>> {
         let start = GUARD + self.manner.skew;
         let memory = self.session.memory(start + byte_size + GUARD, STEP)?;
         self.session.fill(memory.span(), self.manner.poison)?;
@@ -156,7 +157,7 @@ impl Machine for Driver<'_> {
         buffer.span()
     }
 
-    fn read(&self, buffer: &Guarded<'_>) -> Result<Vec<u8>> {
+    fn read(&self, buffer: &Guarded<'_>) -> api::Result<Vec<u8>> {
         self.session.receive(buffer.span(), STEP)
     }
 }

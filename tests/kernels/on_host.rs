@@ -34,7 +34,7 @@ impl Machine for Host {
 /// Compared with the CPU's steps in their plainest form, which the faster one is compared with elsewhere; and without
 /// threads, of which a sanitizer would have to know.
 pub fn check(host: &Host, case: &Case) {
-    Steps { machine: host, cpu: &Reference::default(), times: 1 }.check(case);
+    Steps { machine: host, cpu: &Reference::default(), times: 1 }.check(case).unwrap();
 }
 
 /// Some, for tests that take them in turn.
