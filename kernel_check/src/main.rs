@@ -91,7 +91,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let gpu = match options.open(Code::Any) {
+    let opened = report.watch("opening the GPU".to_owned(), || options.open(Code::Any));
+    let gpu = match opened {
         Ok(gpu) => gpu,
         Err(error @ (CudaError::NoDriver(_) | CudaError::NoDevice(_))) => {
             report.say(&error.to_string());
@@ -119,7 +120,7 @@ const NO_COMPILER: u32 = 221;
 fn compare(options: &Options, gpu: Gpu, report: &Report) -> Result<()> {
     let mut gpus = vec![gpu];
     let began = Instant::now();
-    match options.open(Code::Ptx) {
+    match report.watch("compiling the PTX".to_owned(), || options.open(Code::Ptx)) {
         Ok(gpu) => {
             report.say(&format!("the PTX is compiled and loaded in {:.1} s", began.elapsed().as_secs_f64()));
             gpus.push(gpu);

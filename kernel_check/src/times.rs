@@ -71,6 +71,16 @@ impl Meter<'_> {
         prepare: impl Fn() -> Result<()>,
         work: impl Fn(&Timed<'_>) -> Result<()>,
     ) -> Result<()> {
+        self.report.watch(format!("times of {name}"), || self.times(name, moved, prepare, work))
+    }
+
+    fn times(
+        &self,
+        name: &str,
+        moved: usize,
+        prepare: impl Fn() -> Result<()>,
+        work: impl Fn(&Timed<'_>) -> Result<()>,
+    ) -> Result<()> {
         let session = self.session;
         let (mut whole, mut kernels) = (Vec::new(), Vec::<(Kernel, usize, Vec<f32>)>::new());
         for run in 0..WARM_UP + RUNS {

@@ -70,7 +70,7 @@ impl Gpu {
         &self.description
     }
 
-    /// What its kernels were loaded from: `machine code for sm_86`, or `PTX`.
+    /// What its kernels were loaded from: `machine code for sm_86`, or `PTX` and why, unless it was asked for.
     pub fn image(&self) -> &str {
         &self.kernels.image
     }

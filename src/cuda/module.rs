@@ -25,7 +25,7 @@ pub enum Code {
 
 /// The loaded kernels.
 pub struct Kernels {
-    /// What they were loaded from: `machine code for sm_86`, or `PTX`.
+    /// What they were loaded from: `machine code for sm_86`, or `PTX` and why, unless it was asked for.
     pub image: String,
     module: CUmodule,
     functions: Vec<CUfunction>,
@@ -49,9 +49,8 @@ impl Kernels {
                 text(PTX_CAPABILITY)
             )));
         }
-        let ptx = || Self::of_image(context, "PTX".to_owned(), images::PTX);
         if code == Code::Ptx {
-            return ptx();
+            return Self::of_image(context, "PTX".to_owned(), images::PTX);
         }
         // Machine code runs on later minor versions of its own major version.
         let fits = |cubin: &&(u32, &[u8])| cubin.0 / 10 == capability / 10 && cubin.0 <= capability;
@@ -66,7 +65,7 @@ impl Kernels {
             None => "there is no machine code for this GPU".to_owned(),
         };
         log!(Info, "GPU {} ({gpu}): the driver compiles the kernels' PTX: {refused}", context.id());
-        ptx()
+        Self::of_image(context, format!("PTX: {refused}"), images::PTX)
     }
 
     /// `image` is machine code, or PTX that ends with a NUL.
