@@ -8,6 +8,7 @@ use triton_spleenseg::cuda::queue::{DeviceSpan, Launch, Queue};
 use crate::cases;
 use crate::host::{Buffer, Host};
 use crate::machine::Machine;
+use crate::on_host::{OnHost, Skewed};
 use crate::steps::Steps;
 
 /// Runs a kernel over two blocks of 64 numbers; what it returns, and its output.
@@ -51,7 +52,7 @@ fn arguments_of_another_size_are_refused() {
 
 /// A host whose results have a bit flipped in their last byte.
 #[derive(Debug)]
-struct Flipped(Host);
+struct Flipped(OnHost);
 
 impl Queue for Flipped {
     unsafe fn launch(&self, launch: &Launch<'_>) -> Result<()> {
@@ -73,21 +74,21 @@ impl Queue for Flipped {
 }
 
 impl Machine for Flipped {
-    type Buffer<'m> = Buffer;
+    type Buffer<'m> = Skewed;
 
-    fn holding(&self, bytes: &[u8]) -> Result<Buffer> {
+    fn holding(&self, bytes: &[u8]) -> Result<Skewed> {
         self.0.holding(bytes)
     }
 
-    fn room(&self, byte_size: usize) -> Result<Buffer> {
+    fn room(&self, byte_size: usize) -> Result<Skewed> {
         self.0.room(byte_size)
     }
 
-    fn span(buffer: &Buffer) -> DeviceSpan<'_> {
-        buffer.span()
+    fn span(buffer: &Skewed) -> DeviceSpan<'_> {
+        OnHost::span(buffer)
     }
 
-    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>> {
+    fn read(&self, buffer: &Skewed) -> Result<Vec<u8>> {
         let mut bytes = self.0.read(buffer)?;
         *bytes.last_mut().unwrap() ^= 0x40;
         Ok(bytes)
@@ -96,7 +97,7 @@ impl Machine for Flipped {
 
 #[test]
 fn every_comparison_notices_one_bit() {
-    let machine = Flipped(Host::default());
+    let machine = Flipped(OnHost { host: Host::default(), skew: 0 });
     let steps = Steps { machine: &machine, cpu: &Reference::default(), times: 1 };
     for case in cases::small() {
         let why = steps.check(&case).expect_err(&case.to_string());

@@ -11,7 +11,7 @@ use host_kernels::{Order, Sanitizer};
 use crate::cases;
 use crate::host::Host;
 use crate::mistakes;
-use crate::on_host::check;
+use crate::on_host::{OnHost, check};
 
 /// Set in the processes that these tests start.
 const INSIDE: &str = "SPLEENSEG_SANITIZED";
@@ -96,6 +96,7 @@ fn inside() -> bool {
 fn small_volumes_on_several_threads() {
     if inside() {
         let host = Host { block: 64, multiprocessors: 1, order: Order { seed: 9, workers: 2 } };
+        let host = OnHost { host, skew: 0 };
         cases::small().iter().for_each(|case| check(&host, case));
     }
 }
