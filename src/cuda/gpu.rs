@@ -13,6 +13,7 @@ use super::memory::{OnDevice, OnHost, Pool};
 use super::module::{Code, Kernels};
 use super::session::Session;
 use super::stream::Stream;
+use super::transfer::PIECES;
 use crate::cpu::Threads;
 
 /// A GPU, as one instance has it.
@@ -47,15 +48,17 @@ impl Gpu {
         let description =
             format!("GPU {id} ({gpu_name}, compute capability {}.{})", capability / 10, capability % 10);
         let stream = Arc::new(Stream::new(context.clone())?);
-        // Each volume has an input, a resized volume, scores, labels, working memory for two steps, contours and an output.
-        let memory = Pool::new(context.clone(), 9 * volumes);
+        // Each volume has an input, a resized volume, scores, labels and their contour on both grids, working memory for three
+        // steps, an output, and counts.
+        let memory = Pool::new(context.clone(), 12 * volumes);
         Ok(Self {
             name: name.to_owned(),
             kernels,
             answers: Arc::new(Answers { memory: memory.clone(), stream: stream.clone() }),
             stream,
             memory,
-            pinned: Pool::new(context.clone(), 4 * volumes),
+            // The pieces of a transfer, and counts.
+            pinned: Pool::new(context.clone(), (PIECES + 1) * volumes),
             peers: Mutex::default(),
             threads,
             multiprocessors,

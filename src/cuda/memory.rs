@@ -11,6 +11,9 @@ use super::driver::{CUdeviceptr, cuda};
 use super::error::{CudaError, OUT_OF_MEMORY, Result};
 use super::queue::DeviceSpan;
 
+/// The least that is allocated, so that the counts and boxes of all steps fit one block.
+const SMALLEST: usize = 4096;
+
 /// A kind of memory that the driver gives. The context is current when its functions are called.
 pub trait Kind: Send + Sync + 'static {
     /// Memory of that many bytes, at least one; `step` is what it is wanted for.
@@ -118,7 +121,7 @@ impl<K: Kind> Pool<K> {
 
     fn allocate(&self, byte_size: usize, step: &'static str) -> Result<Block<K>> {
         let _current = self.context.enter()?;
-        let wanted = byte_size.max(1);
+        let wanted = byte_size.max(SMALLEST);
         let base = match K::allocate(wanted, step) {
             Err(CudaError::OutOfMemory { .. }) => {
                 let kept = std::mem::take(&mut *self.free());
@@ -137,7 +140,8 @@ impl<K: Kind> Pool<K> {
     /// The smallest block that holds `byte_size`, unless more than half of it would be wasted.
     fn best_fit(&self, byte_size: usize) -> Option<Block<K>> {
         let mut free = self.free();
-        let fits = |block: &Block<K>| block.byte_size >= byte_size && block.byte_size / 2 <= byte_size;
+        let wanted = byte_size.max(SMALLEST);
+        let fits = |block: &Block<K>| block.byte_size >= wanted && block.byte_size / 2 <= wanted;
         let found = (0..free.len()).filter(|at| fits(&free[*at])).min_by_key(|at| free[*at].byte_size);
         found.map(|at| free.remove(at))
     }

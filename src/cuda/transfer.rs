@@ -15,10 +15,11 @@ use super::queue::DeviceSpan;
 use super::session::Session;
 use super::stream::Event;
 
-/// Bytes of a pinned piece: long enough that starting a copy costs nothing beside it.
+/// Bytes of a pinned piece: long enough that starting a copy costs nothing beside it. All have this size, so that each serves
+/// any transfer.
 const PIECE: usize = 4 << 20;
 /// Pinned pieces of one transfer: one that the host works on, one under way, one between them.
-const PIECES: usize = 3;
+pub const PIECES: usize = 3;
 /// Bytes that one thread copies at a time.
 const SHARE: usize = 512 << 10;
 
@@ -92,9 +93,9 @@ pub struct Pieces<'s, 'd> {
 
 impl<'s, 'd> Pieces<'s, 'd> {
     /// The piece that was used longest ago, or a new one; its copy is done.
-    fn next(&mut self, byte_size: usize, step: &'static str) -> Result<Piece> {
+    fn next(&mut self, step: &'static str) -> Result<Piece> {
         if self.pieces.len() < PIECES {
-            let memory = self.session.pinned(byte_size.min(PIECE), step)?;
+            let memory = self.session.pinned(PIECE, step)?;
             return Ok(Piece { memory, copied: None });
         }
         let mut oldest = self.pieces.pop_front().ok_or_else(|| Error::internal("no pinned memory"))?;
@@ -166,7 +167,7 @@ impl<'d> Session<'d> {
             let mut left = unsafe { host_bytes(place) };
             while !left.is_empty() {
                 if filling.is_none() {
-                    filling = Some(pieces.next(to.bytes() - end, step)?);
+                    filling = Some(pieces.next(step)?);
                 }
                 let Some(piece) = &mut filling else { continue };
                 // SAFETY: the piece's last copy is done.
@@ -260,9 +261,9 @@ impl<'d> Session<'d> {
             {
                 finish(oldest, &mut pieces)?;
             }
-            let mut piece = pieces.next(from.bytes(), step)?;
+            let mut piece = pieces.next(step)?;
             let source = from.part(range.start, range.len())?;
-            // SAFETY: both ends are live until the copy is waited for, the piece's being long enough.
+            // SAFETY: both ends are live until the copy is waited for, no part being longer than a piece.
             let copied = unsafe {
                 let base = piece.memory.base() as *mut _;
                 cuda!(step, cuMemcpyDtoHAsync_v2(base, source.address(), source.bytes(), self.stream()))

@@ -113,6 +113,30 @@ fn a_warm_instance_allocates_nothing() {
 }
 
 #[test]
+fn the_pools_hold_all_that_the_largest_requests_need() {
+    for in_flight in [1, 2] {
+        let server = Server::new(HOST);
+        let mut config = native_config("TYPE_UINT8", json!({"max_in_flight": text(&in_flight.to_string())}));
+        config["max_batch_size"] = json!(1);
+        let model = server.load_config(GPU_KIND, config).unwrap();
+        // From the host in three pieces.
+        let request = || {
+            let names = ["MASK", "CONTOUR", "MASK_NATIVE", "CONTOUR_NATIVE"].into_iter();
+            let request = TestRequest::new([input([1, 33, 256, 256], 9)]);
+            names.fold(request, |request, name| request.output(name).output_memory(name, HOST.0, HOST.1))
+        };
+        for _ in 0..2 {
+            let answers = model.execute((0..in_flight).map(|_| request())).wait();
+            answers.iter().for_each(|answer| assert!(answer.result().is_ok()));
+        }
+        let given_back = ["cuMemFree_v2", "cuMemFreeHost"].map(|call| server.driver.calls(call));
+        assert_eq!(given_back, [0, 0], "{in_flight} in flight");
+        model.unload();
+        server.check();
+    }
+}
+
+#[test]
 fn requests_in_flight_together_do_not_meet() {
     check_requests_in_flight(GPU_KIND, GPU_0, request);
 }
