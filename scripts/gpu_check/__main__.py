@@ -37,12 +37,12 @@ GPU = (*NETWORK, "gpu", "cuda_torch")
 ALONE = ("executable", "gpu")
 # By module: each has a function `run`.
 PARTS = {
-    "steps": Part("kernels against the steps on the CPU", ALONE, 60, 100),
+    "steps": Part("kernels against the steps on the CPU", ALONE, 60, 90),
     "kernels": Part("kernel times", ALONE, 15, 60),
     "parity": Part("parity with MONAI on the GPU", GPU, 60, 150),
     "placement": Part("placement matrix", GPU, 60, 120),
     "benchmark": Part("benchmark against the Python backend", GPU, 120, 200),
-    "sanitizer": Part("kernels under compute-sanitizer", ALONE, 60, 150),
+    "sanitizer": Part("kernels under compute-sanitizer", ALONE, 50, 110),
     "torchscript": Part("torchscript_backend", GPU, 60, 120),
     "parity_cpu": Part("parity with MONAI on the CPU", NETWORK, 40, 100, of_gpu=False),
 }

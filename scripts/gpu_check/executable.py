@@ -7,7 +7,6 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 
 from .check import Check
 
@@ -23,7 +22,7 @@ def kernel_check(check: Check, *options: str, under: Sequence[str] = (), seconds
     )
 
     def kill() -> None:
-        with suppress(ProcessLookupError):
+        if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
 
     timer = threading.Timer(seconds, kill) if seconds else None

@@ -14,7 +14,7 @@ TOOLS = ("memcheck", "racecheck", "synccheck")
 PLACES = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nvidia/*", "/opt/nvidia/*/bin", "/opt/nvidia/*/compute-sanitizer")
 FOUND_SOMETHING = 9
 # Of each tool, and what it may spend on volumes that are only like real ones.
-SECONDS, LIKE_REAL = 48, 10
+SECONDS, LIKE_REAL = 32, 8
 
 
 def run(check: Check) -> None:

@@ -7,7 +7,7 @@ import time
 from .check import Check
 from .executable import run as run_executable
 
-SECONDS = 45
+SECONDS = 40
 
 
 def run(check: Check) -> None:
