@@ -11,7 +11,6 @@
 
 #define KERNEL extern "C" void
 #define DEVICE static inline
-#define DEVICE_CALL static inline
 #define DEVICE_MEMBER inline
 // A block stays on one thread of the host from its beginning to its end.
 #define __shared__ static thread_local

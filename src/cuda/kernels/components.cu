@@ -152,13 +152,17 @@ DEVICE Index word_count(const ComponentsArguments& arguments) {
 // The first bits of a word's runs.
 DEVICE u32 starts_of(u32 bits) { return bits & ~(bits << 1); }
 
-DEVICE bool is_selected(const ComponentsArguments& arguments, u8 label) {
-  return arguments.selected[label >> 5] >> (label & 31) & 1;
-}
+DEVICE u32 is_selected(const u32* selected, u32 label) { return selected[label >> 5] >> (label & 31) & 1; }
 
 KERNEL components_pack(const ComponentsArguments arguments) {
   const u64 depth = arguments.dims[2], count = arguments.dims[0] * arguments.dims[1] * arguments.words;
   const bool aligned = depth % 16 == 0 && (u64)arguments.labels % 16 == 0;
+  // Parameters that are looked up by a number would be copied for each thread.
+  __shared__ u32 selected[8];
+  if (threadIdx.x == 0) {
+    for (u32 n = 0; n < 8; n++) selected[n] = arguments.selected[n];
+  }
+  __syncthreads();
   for (u64 number = thread_number(); number < count; number += thread_count()) {
     const u64 row = number / arguments.words, first = (number - row * arguments.words) * 32;
     const u8* labels = arguments.labels + row * depth + first;
@@ -168,11 +172,11 @@ KERNEL components_pack(const ComponentsArguments arguments) {
       for (u32 n = 0; n < length; n += 16) {
         const Four<u32> group = *(const Four<u32>*)(labels + n);
         for (u32 m = 0; m < 16; m++) {
-          bits |= (u32)is_selected(arguments, (u8)(group.at[m / 4] >> m % 4 * 8)) << (n + m);
+          bits |= is_selected(selected, group.at[m / 4] >> m % 4 * 8 & 0xFF) << (n + m);
         }
       }
     } else {
-      for (u32 n = 0; n < length; n++) bits |= (u32)is_selected(arguments, labels[n]) << n;
+      for (u32 n = 0; n < length; n++) bits |= is_selected(selected, labels[n]) << n;
     }
     arguments.bits[number] = bits;
   }

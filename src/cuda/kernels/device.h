@@ -12,8 +12,6 @@ typedef unsigned char u8;
 
 #define KERNEL extern "C" __global__ void
 #define DEVICE static __device__ __forceinline__
-// What is written out once, however often it is used.
-#define DEVICE_CALL static __device__ __noinline__
 #define DEVICE_MEMBER __device__ __forceinline__
 
 // The block's shared memory whose size the launch says.
@@ -58,7 +56,7 @@ struct Place {
   u64 i, j, k;
 };
 
-DEVICE_CALL Place place_of(u64 index, const u64* dims) {
+DEVICE Place place_of(u64 index, const u64* dims) {
   Place place;
   if (index <= 0xFFFFFFFFu && dims[1] <= 0xFFFFFFFFu && dims[2] <= 0xFFFFFFFFu) {
     // Division by 64-bit numbers is slow.

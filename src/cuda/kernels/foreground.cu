@@ -6,7 +6,7 @@ struct Finding {
   u64 first[3], end[3], nan_count, inf_count;
 };
 
-DEVICE_CALL bool is_above_0(const Scaling& scaling, float value) { return scaled(scaling, value) > 0.0f; }
+DEVICE bool is_above_0(const Scaling& scaling, float value) { return scaled(scaling, value) > 0.0f; }
 
 DEVICE bool is_foreground(const Scaling& scaling, float value) {
   // NaN is neither.
@@ -42,7 +42,7 @@ DEVICE void advance(Place& place, const Place& step, const u64* dims) {
 }
 
 template <typename Voxel>
-DEVICE_CALL void look_at(Finding& finding, const ForegroundArguments& arguments, u64 index) {
+DEVICE void look_at(Finding& finding, const ForegroundArguments& arguments, u64 index) {
   float value = intensity(((const Voxel*)arguments.voxels)[index]);
   count_odd(finding, value);
   if (is_foreground(arguments.scaling, value)) {

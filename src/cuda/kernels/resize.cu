@@ -25,7 +25,7 @@ DEVICE u64 in_image(const ResizeArguments& arguments, u32 axis, u64 index) {
   return at < 0 ? 0 : smaller((u64)at, arguments.image[axis]);
 }
 
-DEVICE_CALL Window window_at(const ResizeArguments& arguments, u32 axis, u64 at) {
+DEVICE Window window_at(const ResizeArguments& arguments, u32 axis, u64 at) {
   const u64 from = arguments.crop_size[axis], to = arguments.out_size[axis];
   const u64 begin = at * from / to, end = ((at + 1) * from + to - 1) / to;
   Window window = {end - begin, in_image(arguments, axis, begin), in_image(arguments, axis, end)};
@@ -50,6 +50,7 @@ DEVICE void resize_area(const ResizeArguments& arguments) {
   const Voxel* voxels = (const Voxel*)arguments.voxels;
   const u64* image = arguments.image;
   const u64* size = arguments.out_size;
+  const u64 plane = image[1] * image[2];
   const u64 grid[3] = {size[0], (size[1] + columns - 1) / columns, (size[2] + depths - 1) / depths};
   for (u64 tile = blockIdx.x; tile < grid[0] * grid[1] * grid[2]; tile += gridDim.x) {
     const Place at = place_of(tile, grid);
@@ -76,17 +77,18 @@ DEVICE void resize_area(const ResizeArguments& arguments) {
       depth_factor[n] = 1.0f / (float)window.covered;
     }
     // Padding adds 0: only voxels of the image are summed.
-    for (u64 j = column_from + warp(); j < column_to; j += warps()) {
-      for (u64 k = depth_from + lane(); k < depth_to; k += WARP) {
+    const Voxel* corner = voxels + (row.begin * image[1] + column_from) * image[2] + depth_from;
+    const u32 rows = (u32)(row.end - row.begin), lines_read = (u32)(column_to - column_from);
+    const u32 read = (u32)(depth_to - depth_from);
+    for (u32 j = warp(); j < lines_read; j += warps()) {
+      for (u32 k = lane(); k < read; k += WARP) {
+        const Voxel* from = corner + j * image[2] + k;
         float sum = 0.0f;
-        for (u64 i = row.begin; i < row.end; i++) {
-          sum += scaled(arguments.scaling, intensity(voxels[(i * image[1] + j) * image[2] + k]));
-        }
-        planes[(j - column_from) * width + (k - depth_from)] = sum;
+        for (u32 i = 0; i < rows; i++, from += plane) sum += scaled(arguments.scaling, intensity(*from));
+        planes[j * width + k] = sum;
       }
     }
     __syncthreads();
-    const u32 read = (u32)(depth_to - depth_from);
     for (u32 column = warp(); column < column_count; column += warps()) {
       for (u32 k = lane(); k < read; k += WARP) {
         float sum = 0.0f;
@@ -200,7 +202,7 @@ struct Tap {
   float weight[2];
 };
 
-DEVICE_CALL Tap tap_at(const ResizeArguments& arguments, u32 axis, u64 at) {
+DEVICE Tap tap_at(const ResizeArguments& arguments, u32 axis, u64 at) {
   const u64 from = arguments.crop_size[axis], to = arguments.out_size[axis];
   if (from == to) {
     Tap same = {{at, at}, {1.0f, 0.0f}};
@@ -221,7 +223,7 @@ DEVICE void resize_trilinear(const ResizeArguments& arguments) {
     const Place at = place_of(index, to);
     const Tap row = tap_at(arguments, 0, at.i), column = tap_at(arguments, 1, at.j), depth = tap_at(arguments, 2, at.k);
     float sum = 0.0f;
-#pragma unroll 2
+#pragma unroll
     for (u32 corner = 0; corner < 8; corner++) {
       const u32 a = corner >> 2, b = corner >> 1 & 1, c = corner & 1;
       const float weight = row.weight[a] * column.weight[b] * depth.weight[c];

@@ -191,8 +191,7 @@ pub(super) fn pack(
         connectivity: 0,
         digit: 0,
     };
-    // A warp takes a word.
-    let geometry = blocks(queue, words(shape), queue.block() as usize / 32);
+    let geometry = blocks(queue, words(shape), queue.block() as usize);
     // SAFETY: labels and bits are as long as the kernel takes them to be; it uses nothing else.
     unsafe { launch(queue, Kernel::ComponentsPack, &geometry, &arguments) }
 }
