@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/gpu_bundle.sh [--without-pytorch] [--folder DIR [--cases N]] [FILE.tar.xz]
 # Packs what scripts/gpu_check.sh needs on a machine with a GPU and without a network into one file of at most 60 MB
-# (default build/gpu_bundle.tar.xz): both backends, kernel_check, the stock Triton, models, the benchmark's Python model, and the parity
-# set with MONAI's results. Prints its path.
+# (default build/gpu_bundle.tar.xz): both backends, threshold_backend, kernel_check, the stock Triton, models, the benchmark's Python model, MONAI, and
+# the parity set with MONAI's results. Prints its path.
 # --without-pytorch leaves torchscript_backend out, and with it the need to compile it.
 # --folder writes the folder DIR that the file would unpack to instead; --cases takes so many of the parity set.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
@@ -41,9 +41,11 @@ locate_triton
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle=${folder:-$work/gpu_bundle}
-mkdir -p "$bundle/triton/bin" "$bundle/backends/spleenseg" "$bundle/benches" "$bundle/models"
+mkdir -p "$bundle/triton/bin" "$bundle/backends/"{spleenseg,threshold} "$bundle/benches" "$bundle/models"
 build_release_object
 cp "$RELEASE_OBJECT" "$bundle/backends/spleenseg/"
+release_build --lib --package threshold_backend
+cp "$RELEASE_FOLDER/libtriton_threshold.so" "$bundle/backends/threshold/"
 release_build --package kernel_check
 cp "$RELEASE_FOLDER/kernel_check" "$bundle/"
 if [[ -n $pytorch ]]; then
@@ -59,6 +61,10 @@ cp -rL "$TRITON_LIBRARIES" "$bundle/triton/lib"
 cp -rL "$triton/backends" "$triton/python_backend_stubs" "$bundle/triton/"
 for name in spleen_seg spleen_seg_native segmentation_3d; do cp -r "$ROOT/models/$name" "$bundle/models/"; done
 cp -r "$ROOT/benches/python_backend" "$bundle/benches/"
+# Pure Python, with its licence; it needs PyTorch and NumPy alone. For machines that have no MONAI of their own.
+monai=$(environment_packages test)
+mkdir "$bundle/python"
+cp -r "$monai"/monai "$monai"/monai-*.dist-info "$bundle/python/"
 mkdir "$bundle/gpu_check"
 cp "$ROOT"/scripts/gpu_check/*.py "$bundle/gpu_check/"
 rm "$bundle/gpu_check/make_parity.py"

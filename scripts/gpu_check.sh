@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: ./gpu_check.sh [--parts PART,..] [--cpu] [OUTPUT_FOLDER]
-# Checks the GPU path on this machine: Linux x86-64, an NVIDIA GPU, and for most parts a Python with PyTorch. No network is
+# Checks the GPU path on this machine: Linux x86-64, an NVIDIA GPU, for most parts a Python with numpy, for some PyTorch. No network is
 # used, and nothing outside the output folder (default: gpu_check_results) stays. It ends within 10 minutes, and says of each part: passed, failed,
 # or skipped and what is missing for it. Run it in the folder that the file of scripts/gpu_bundle.sh unpacks to.
 # Exit code: 0 all that could be checked passed; 1 something failed; 2 nothing of the GPU could be checked.

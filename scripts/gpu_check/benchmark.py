@@ -9,19 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from .check import Check
+from .check import BUILT_IN, PYTHON, Check
+from .driver import memory_in_use
 from .latency import FULL, Run, measure, memories, sizes, table, volume
+from .regions import CudaRegion
 from .report import Skip
 from .repositories import network, spleen
 from .server import Server
 
 # As the Python backend's documentation asks for with large tensors.
 SHM_DEFAULT, SHM_GROWTH = 1 << 29, 1 << 28
-PYTHON_OPTIONS = (
-    f"--backend-config=python,shm-default-byte-size={SHM_DEFAULT}",
-    f"--backend-config=python,shm-growth-byte-size={SHM_GROWTH}",
-    "--backend-config=python,stub-timeout-seconds=120",
-)
 # Two models of the Python backend, and the client's regions.
 NEEDS_SHM = 2 * SHM_DEFAULT + SHM_GROWTH
 THEIRS, OURS = "Python backend, MONAI", "this backend"
@@ -29,20 +26,33 @@ STACKS = {THEIRS: "python", OURS: "spleenseg"}
 
 
 def run(check: Check) -> None:
-    free, lacking = shutil.disk_usage("/dev/shm").free, []
-    if free < NEEDS_SHM:
-        lacking.append(f"{NEEDS_SHM >> 20} MiB of /dev/shm, for the Python backend ({free >> 20} MiB are free; in a container: --shm-size)")
-    if find_spec("monai"):
-        unet = random_unet(check.work)
+    lacking, ways = [check.no_python] if check.no_python else [], memories(check)
+    if not has_room():
+        # What lies on the GPU needs no room there.
+        ways = {way: kind for way, kind in ways.items() if kind is CudaRegion}
+        free = shutil.disk_usage("/dev/shm").free >> 20
+        short = f"{NEEDS_SHM >> 20} MiB of /dev/shm, for the Python backend ({free} MiB are free; in a container: --shm-size)"
+        if ways:
+            check.say(f"the Python backend over {', '.join(ways)} alone, for want of {short}")
+        else:
+            lacking.append(short)
+    unet = None
+    if check.no_python:
+        check.say("the network is the built-in one, which computes on the host")
     else:
-        lacking.append("the Python module monai")
-        unet = check.bundle / "models" / "segmentation_3d" / "1" / "model.pt"
-        check.say("the network is the demonstration's: the tutorial's UNet is MONAI's")
+        try:
+            unet = random_unet(check.work)
+        except ImportError as error:
+            unet = check.bundle / "models" / "segmentation_3d" / "1" / "model.pt"
+            check.say("the network is the demonstration's: the tutorial's UNet is MONAI's")
+            lacking.append(f"MONAI ({error})")
+    if not (find_spec("skimage") or (check.gpu and find_spec("cucim") and find_spec("cupy"))):
+        lacking.append("the Python module skimage, or cucim and cupy, with which MONAI finds components")
     # This backend first: its figures are there whatever becomes of the other's.
     wrong: list[str] = []
-    ours = stack(check, OURS, STACKS[OURS], unet, wrong)
+    ours = stack(check, OURS, unet, memories(check), wrong)
     if not lacking:
-        tell(check, stack(check, THEIRS, STACKS[THEIRS], unet, wrong), ours)
+        tell(check, stack(check, THEIRS, unet, ways, wrong), ours)
     check.fail_if(wrong, "benchmark")
     if lacking:
         raise Skip(f"{'; '.join(lacking)}. This backend was measured alone")
@@ -72,6 +82,17 @@ def tell(check: Check, theirs: dict[str, Run], ours: dict[str, Run]) -> None:
             raise AssertionError(f"over {way} the two backends give other masks")
 
 
+def has_room() -> bool:
+    return shutil.disk_usage("/dev/shm").free >= NEEDS_SHM
+
+
+def python_options(unet: Path | None) -> list[str]:
+    if not unet:
+        return []
+    room = {"shm-default-byte-size": SHM_DEFAULT, "shm-growth-byte-size": SHM_GROWTH} if has_room() else {}
+    return [f"--backend-config=python,{key}={value}" for key, value in {"stub-timeout-seconds": 120, **room}.items()]
+
+
 def random_unet(folder: Path) -> Path:
     """The tutorial's UNet with random weights, made here by this machine's MONAI and PyTorch."""
     import torch
@@ -87,19 +108,19 @@ def random_unet(folder: Path) -> Path:
     return path
 
 
-def stack(check: Check, title: str, backend: str, unet: Path, wrong: list[str]) -> dict[str, Run]:
-    """The figures by how requests came. A way that fails is added to `wrong`, and the others are measured."""
-    size = sizes(check)
+def stack(check: Check, title: str, unet: Path | None, ways: dict, wrong: list[str]) -> dict[str, Run]:
+    """The figures by how requests came, with this network in the Python backend or, without one, the built-in one. A way that fails is added to `wrong`, and the others are measured."""
+    size, backend = sizes(check), STACKS[title]
     repository = check.work / backend
-    network(repository, check.gpu, module=unet)
+    network(repository, check.gpu, backend=PYTHON if unet else BUILT_IN, module=unet)
     folder = spleen(check.bundle, repository, check.gpu, size.grid, {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}, backend=backend)
     if backend == "python":
         shutil.copy(check.bundle / "benches" / "python_backend" / "spleen_seg" / "1" / "model.py", folder)
     image, before = volume(size.volume), gpu_memory(check)
     seconds = 12 if size is FULL else 1
-    with Server(check, repository, f"benchmark_{backend}", *PYTHON_OPTIONS) as server:
+    with Server(check, repository, f"benchmark_{backend}", *python_options(unet)) as server:
         runs = {}
-        for way, kind in memories(check).items():
+        for way, kind in ways.items():
             try:
                 runs[way] = measure(server, "spleen_seg", image, size.grid_voxels * 4, kind, seconds)
             except RuntimeError as error:
@@ -113,13 +134,7 @@ def stack(check: Check, title: str, backend: str, unet: Path, wrong: list[str]) 
 
 
 def gpu_memory(check: Check) -> int:
-    """Bytes of GPU 0 that are in use, by whatever process."""
-    if not check.gpu:
-        return 0
-    import torch
-
-    free, total = torch.cuda.mem_get_info(0)
-    return total - free
+    return memory_in_use() if check.gpu else 0
 
 
 def wait_until_free(check: Check, before: int) -> None:

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from .report import Report
 
+# threshold_backend, which needs nothing; and Triton's Python backend on this machine's PyTorch.
+BUILT_IN, PYTHON = "threshold", "python"
+TITLES = {BUILT_IN: "built in", PYTHON: "in the Python backend"}
+
 
 @dataclass(frozen=True)
 class Check:
@@ -17,6 +21,10 @@ class Check:
     report: Report
     gpu: bool
     """Whether the GPU is what is checked; otherwise the check itself is, on the CPU."""
+    networks: tuple[str, ...] = (BUILT_IN,)
+    """The backends that segmentation_3d can be in here: `BUILT_IN`, and `PYTHON` where that works."""
+    no_python: str = ""
+    """Why it cannot be in the Python backend."""
 
     def say(self, text: str) -> None:
         self.report.say(text)

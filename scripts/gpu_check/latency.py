@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .check import Check
+from .driver import sharing_refused
 from .regions import CudaRegion, Region, SystemRegion
 from .repositories import NETWORK
 from .server import Server
@@ -57,7 +58,7 @@ def memories(check: Check) -> dict[str, type[Region] | None]:
     # INPUT0, and MASK and CONTOUR in FP32.
     if shutil.disk_usage("/dev/shm").free > 4 * (size.voxels + 2 * size.grid_voxels):
         found["system shared memory"] = SystemRegion
-    if check.gpu:
+    if check.gpu and not sharing_refused():
         found["CUDA shared memory"] = CudaRegion
     return {**found, "HTTP": None}
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib.util
+import os
 import platform
+import re
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+from .driver import gpus, sharing_refused
+
 TRITON_NEEDS_GLIBC = (2, 35)
+LOADER = "/lib64/ld-linux-x86-64.so.2"
 # scripts/lib/release.sh builds kernel_check for it.
 EXECUTABLE_NEEDS_GLIBC = (2, 31)
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -25,18 +30,13 @@ def dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version)) if version != (0,) else "none"
 
 
-@functools.cache
-def gpus() -> tuple[int, str]:
-    """How many the driver has, and why there is none."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0, "an NVIDIA GPU (libcuda.so.1, its driver, cannot be loaded)"
-    count = ctypes.c_int()
-    code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if code or not count.value:
-        return 0, f"an NVIDIA GPU (the driver gives {f'CUDA error {code}' if code else 'none'})"
-    return count.value, ""
+def library_path(bundle: Path, *more: Path) -> str:
+    """Where stock Triton and its Python backend find their libraries: the stub of the latter embeds this Python."""
+    own = sysconfig.get_config_var("LIBDIR") or "/usr/lib"
+    # What the system has it has by itself; named here it would go before PyTorch's own libraries.
+    of_python = "" if own.startswith(("/usr/lib", "/lib")) else own
+    found = [bundle / "triton" / "lib", *more, of_python, os.environ.get("LD_LIBRARY_PATH", "")]
+    return os.pathsep.join(filter(None, map(str, found)))
 
 
 class Machine:
@@ -65,14 +65,15 @@ class Machine:
         if not (stubs / PYTHON / "triton_python_backend_stub").exists():
             have = sorted((path.name for path in stubs.iterdir()), key=lambda version: int(version.split(".")[1]))
             return f"a Python that Triton's Python backend has a stub for: {', '.join(have)} (found {PYTHON})"
-        library = f"libpython{PYTHON}.so.1.0"
-        folder = sysconfig.get_config_var("LIBDIR")
-        if folder and (Path(folder) / library).exists():
-            return ""
-        try:
-            ctypes.CDLL(library)
-        except OSError:
-            return f"{library} (Debian, Ubuntu: apt-get install libpython{PYTHON})"
+        # The loader itself says what it does not find.
+        stub = stubs / PYTHON / "triton_python_backend_stub"
+        environment = {**os.environ, "LD_LIBRARY_PATH": library_path(self.bundle)}
+        loaded = subprocess.run([LOADER, "--list", str(stub)], env=environment, capture_output=True, text=True, timeout=30, check=False)
+        absent = re.findall(r"(\S+): cannot open shared object file", loaded.stderr) + re.findall(r"(\S+) => not found", loaded.stdout)
+        if absent and absent[0].startswith("libpython"):
+            return f"{absent[0]} (Debian, Ubuntu: apt-get install libpython{PYTHON})"
+        if absent or loaded.returncode:
+            return f"what Triton's Python backend loads: {', '.join(absent) or loaded.stderr.strip()}"
         return ""
 
     def _module(self, name: str) -> str:
@@ -83,9 +84,6 @@ class Machine:
 
     def _torch(self) -> str:
         return self._module("torch")
-
-    def _monai(self) -> str:
-        return self._module("monai")
 
     def _gpu(self) -> str:
         return gpus()[1]
@@ -98,3 +96,6 @@ class Machine:
         import torch
 
         return "" if torch.cuda.is_available() else f"a PyTorch with CUDA for this driver (PyTorch {torch.__version__} sees no GPU)"
+
+    def _shared_gpu_memory(self) -> str:
+        return "" if self._gpu() else sharing_refused()

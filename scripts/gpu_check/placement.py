@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from .check import Check
+from .check import TITLES, Check
+from .driver import sharing_refused
 from .regions import CudaRegion, Region, SystemRegion
 from .repositories import network, spleen
 from .server import Server
@@ -16,34 +17,45 @@ SIZE = (48, 40, 56)
 OUTPUTS = ("MASK", "CONTOUR")
 
 
-def run(check: Check) -> None:
+def run(check: Check) -> str | None:
     kinds = (False, True) if check.gpu else (False,)
     memories: dict[str, type[Region] | None] = {"host": None, "system": SystemRegion}
-    if check.gpu:
+    refused = sharing_refused() if check.gpu else ""
+    if check.gpu and not refused:
         memories["CUDA"] = CudaRegion
     volume = np.random.default_rng(3).normal(40, 120, (1, 96, 80, 61)).astype(np.float32)
-    repository = check.work / "models"
-    for gpu in kinds:
-        network(repository, gpu, name=f"network_{device(gpu)}")
-    pairs = list(itertools.product(kinds, repeat=2))
-    for ours, theirs in pairs:
-        child = f"network_{device(theirs)}"
-        spleen(check.bundle, repository, ours, SIZE, name=f"spleen_{device(ours)}_{device(theirs)}", child=child)
     wrong, answers = [], {}
-    with Server(check, repository, "placement") as server:
-        for (ours, theirs), source, target in itertools.product(pairs, memories, memories):
-            what = f"spleen_seg on {device(ours)}, segmentation_3d on {device(theirs)}, INPUT0 in {source}, outputs in {target} memory"
-            try:
-                answers[what] = one(server, f"spleen_{device(ours)}_{device(theirs)}", volume, memories[source], memories[target])
-            except Exception as error:  # noqa: BLE001: the other combinations say where it works
-                wrong.append(f"{what}: {type(error).__name__}: {error}")
+    for backend in check.networks:
+        found = every(check, backend, kinds, memories, volume, wrong)
+        check.say(f"network {TITLES[backend]}: {len(kinds) ** 2 * len(memories) ** 2} combinations, {len(found)} answered")
+        answers.update(found)
     # The first has both models on the CPU and the bytes in the requests: the way that parity on the CPU is checked.
     expected = next(iter(answers.values()), None)
     if expected and not any(expected[1]):
         wrong.append("the contour is empty, which shows nothing")
     wrong += [f"{what}: other results than with everything on the host" for what, found in answers.items() if found != expected]
-    check.say(f"{len(pairs) * len(memories) ** 2} combinations, {len(wrong)} wrong")
+    check.say(f"{len(answers)} answers, {len(wrong)} wrong")
     check.fail_if(wrong, "placement")
+    return f"CUDA shared memory: {refused}" if refused else None
+
+
+def every(check: Check, backend: str, kinds: tuple, memories: dict, volume: np.ndarray, wrong: list[str]) -> dict[str, tuple[bytes, ...]]:
+    """What each combination answers, with the network in this backend. One that fails is added to `wrong`."""
+    repository, answers = check.work / backend, {}
+    for gpu in kinds:
+        network(repository, gpu, name=f"network_{device(gpu)}", backend=backend)
+    pairs = list(itertools.product(kinds, repeat=2))
+    for ours, theirs in pairs:
+        child = f"network_{device(theirs)}"
+        spleen(check.bundle, repository, ours, SIZE, name=f"spleen_{device(ours)}_{device(theirs)}", child=child)
+    with Server(check, repository, f"placement_{backend}") as server:
+        for (ours, theirs), source, target in itertools.product(pairs, memories, memories):
+            what = f"spleen_seg on {device(ours)}, segmentation_3d {TITLES[backend]} on {device(theirs)}, INPUT0 in {source}, outputs in {target} memory"
+            try:
+                answers[what] = one(server, f"spleen_{device(ours)}_{device(theirs)}", volume, memories[source], memories[target])
+            except Exception as error:  # noqa: BLE001: the other combinations say where it works
+                wrong.append(f"{what}: {type(error).__name__}: {error}")
+    return answers
 
 
 def device(gpu: bool) -> str:

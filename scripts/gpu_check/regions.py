@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import functools
 import itertools
 import mmap
 import os
 from pathlib import Path
 
 import numpy as np
+
+from .driver import call
 
 _numbers = itertools.count()
 
@@ -94,24 +95,3 @@ class CudaRegion(Region):
 
     def close(self) -> None:
         call("cuMemFree_v2", self.pointer)
-
-
-def call(name: str, *arguments) -> None:
-    """A call of the driver's in the primary context, which torch uses too."""
-    if code := getattr(_driver(), name)(*arguments):
-        raise RuntimeError(f"{name} failed with CUDA error {code}")
-
-
-@functools.cache
-def _driver() -> ctypes.CDLL:
-    library = ctypes.CDLL("libcuda.so.1")
-    device, context = ctypes.c_int(), ctypes.c_void_p()
-    for name, *arguments in (
-        ("cuInit", 0),
-        ("cuDeviceGet", ctypes.byref(device), 0),
-        ("cuDevicePrimaryCtxRetain", ctypes.byref(context), device),
-        ("cuCtxSetCurrent", context),
-    ):
-        if code := getattr(library, name)(*arguments):
-            raise RuntimeError(f"{name} failed with CUDA error {code}")
-    return library

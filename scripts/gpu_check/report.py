@@ -35,16 +35,16 @@ class Report:
     def left(self) -> float:
         return self.deadline - time.monotonic()
 
-    def part(self, name: str, work: Callable[[], None], needs_s: float) -> None:
-        """Runs one part. Whatever happens in it, the next one runs."""
+    def part(self, name: str, work: Callable[[], str | None], needs_s: float) -> None:
+        """Runs one part, which may say what it left out. Whatever happens in it, the next one runs."""
         self.say(f"\n== {name} ==")
         began = time.monotonic()
         self.outcomes[name] = "failed: not done within 10 minutes"
         try:
             if self.left() < needs_s:
                 raise Skip(f"{needs_s:.0f} s of the 10 minutes; {max(self.left(), 0):.0f} are left")
-            work()
-            outcome = "passed"
+            left_out = work()
+            outcome = f"passed: without {left_out}" if left_out else "passed"
         except Skip as missing:
             outcome = f"skipped: {missing}"
         except Exception as error:  # noqa: BLE001: a part that breaks is a part that failed

@@ -1,4 +1,4 @@
-"""Model repositories: the shipped spleen_seg, and networks in the Python backend on this machine's own PyTorch."""
+"""Model repositories: the shipped spleen_seg; networks that are built in, and networks in the Python backend on this machine's own PyTorch."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import re
 import shutil
 from pathlib import Path
 
+from .check import BUILT_IN, PYTHON
+
 NETWORK = "segmentation_3d"
 
-# Two classes, of which the second wins above a half: what the parity set was made with.
+# Two classes, of which the second wins above a half: what the parity set was made with, and what threshold_backend does.
 THRESHOLD = "torch.cat([0.5 - x, x - 0.5], dim=1)"
 # The TorchScript module in model.pt.
 MODULE = "self.module(x)"
 
 CHILD = '''
+import json
 import os
 
 import torch
@@ -24,6 +27,8 @@ class TritonPythonModel:
     def initialize(self, args):
         gpu = args["model_instance_kind"] == "GPU"
         self.device = torch.device("cuda", int(args["model_instance_device_id"])) if gpu else torch.device("cpu")
+        parameters = json.loads(args["model_config"])["parameters"]
+        self.write_to = parameters.get("write_to", {{}}).get("string_value")
         path = os.path.join(args["model_repository"], args["model_version"], "model.pt")
         self.module = torch.jit.load(path, map_location=self.device).eval() if os.path.exists(path) else None
 
@@ -34,9 +39,8 @@ class TritonPythonModel:
     def answer(self, request):
         given = pb_utils.get_input_tensor_by_name(request, "INPUT__0")
         x = torch.from_dlpack(given.to_dlpack()).to(self.device)
-        write_to = {write_to!r}
-        if write_to:
-            x.cpu().numpy().tofile(write_to)
+        if self.write_to:
+            x.cpu().numpy().tofile(self.write_to)
         scores = ({scores}).contiguous()
         if scores.is_cuda:
             torch.cuda.current_stream().synchronize()
@@ -53,22 +57,28 @@ def parameter(key: str, value: str) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
 
 
-def network(root: Path, gpu: bool, name: str = NETWORK, module: Path | None = None, write_to: Path | None = None) -> None:
-    """In the Python backend: TorchScript, or a threshold. It writes what it is given to a file, where one is named."""
+def network(
+    root: Path, gpu: bool, name: str = NETWORK, backend: str = BUILT_IN, module: Path | None = None, write_to: Path | None = None
+) -> None:
+    """A threshold, or a TorchScript module in the Python backend. A threshold writes what it is given to a file, where one is named."""
     folder = root / name / "1"
     folder.mkdir(parents=True)
     config = f"""
 name: "{name}"
-backend: "python"
+backend: "{backend}"
 max_batch_size: 1
 input [ {{ name: "INPUT__0" data_type: TYPE_FP32 dims: [ 1, -1, -1, -1 ] }} ]
 output [ {{ name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2, -1, -1, -1 ] }} ]
 instance_group [ {{ {kind(gpu)} count: 1 }} ]
 {parameter("FORCE_CPU_ONLY_INPUT_TENSORS", "no")}
 """
+    if write_to:
+        config += parameter("write_to", str(write_to))
     (folder.parent / "config.pbtxt").write_text(config)
+    if backend != PYTHON:
+        return
     scores = MODULE if module else THRESHOLD
-    (folder / "model.py").write_text(CHILD.format(scores=scores, write_to=str(write_to or "")))
+    (folder / "model.py").write_text(CHILD.format(scores=scores))
     if module:
         shutil.copy(module, folder / "model.pt")
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from .check import Check
+from .needs import library_path
 from .regions import Region
 
 TYPES = {"FP32": np.float32, "UINT8": np.uint8}
@@ -60,11 +60,10 @@ class Server:
             "--exit-timeout-secs=10",
             *options,
         ]
-        # The Python backend's stub embeds this Python: it needs libpython and, first on PATH, this environment's python3.
-        found = [triton / "lib", *libraries, sysconfig.get_config_var("LIBDIR") or "", os.environ.get("LD_LIBRARY_PATH", "")]
+        # The Python backend's stub embeds this Python, which it takes to be the first python3 on PATH.
         self.environment = {
             **os.environ,
-            "LD_LIBRARY_PATH": os.pathsep.join(filter(None, map(str, found))),
+            "LD_LIBRARY_PATH": library_path(check.bundle, *libraries),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
         self.process: subprocess.Popen | None = None

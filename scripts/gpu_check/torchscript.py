@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .check import Check
+from .check import PYTHON, Check
 from .latency import Run, measure, memories, sizes, table, volume
 from .needs import dotted, glibc
 from .report import Skip
@@ -41,7 +41,7 @@ def run(check: Check) -> None:
     torchscript(check, own)
     torchscript(check, halved, parameter("AUTOCAST", half))
     model = check.bundle / "models" / "segmentation_3d" / "1" / "model.pt"
-    network(other, check.gpu, module=model)
+    network(other, check.gpu, backend=PYTHON, module=model)
     runs = {
         "torchscript_backend": serve(check, own, "torchscript", libtorch),
         f"torchscript_backend, AUTOCAST {half}": serve(check, halved, "torchscript_autocast", libtorch),

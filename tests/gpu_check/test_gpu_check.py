@@ -82,22 +82,48 @@ def test_the_cpu_corner_passes(bundle, tmp_path):
     *checked, torchscript = outcomes(done).values()
     assert checked == ["passed", "passed"]
     assert torchscript.startswith("skipped: torchscript_backend ")
-    said = r"^(\d+) cases: boxes, ([\d,]+) resized .* of (\d+); 0 differences"
-    cases, voxels, masks = re.search(said, done.stdout, re.MULTILINE).groups()
-    assert int(cases) >= 10 and int(masks) > 5 and int(voxels.replace(",", "")) > 1000
-    assert "4 combinations, 0 wrong" in done.stdout
+    checked_networks(done, "built in", "in the Python backend")
     assert (tmp_path / "out" / "report.txt").read_text() == done.stdout
-    assert "tritonserver" in (tmp_path / "out" / "parity_cpu.log").read_text().lower()
+    assert "tritonserver" in (tmp_path / "out" / "parity_cpu_threshold.log").read_text().lower()
     assert not list(Path("/dev/shm").glob("gpu_check_*"))
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there is a GPU")
+def checked_networks(done: subprocess.CompletedProcess, *networks: str) -> None:
+    """Parity and placement told of these networks, in which nothing was wrong, and of no other."""
+    said = r"^network (.*): (\d+) cases: boxes, ([\d,]+) resized .* of (\d+); 0 differences"
+    found = re.findall(said, done.stdout, re.MULTILINE)
+    assert [network for network, *_ in found] == list(networks)
+    for _, cases, voxels, masks in found:
+        assert int(cases) >= 10 and int(masks) > 5 and int(voxels.replace(",", "")) > 1000
+    for network in networks:
+        assert f"network {network}: 4 combinations, 4 answered" in done.stdout
+    assert f"{4 * len(networks)} answers, 0 wrong" in done.stdout
+
+
+def test_a_python_with_numpy_alone_checks_with_the_network_that_is_built_in(bundle, bare, tmp_path):
+    """This Python's NumPy, in a Python that has nothing else."""
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    for name in ("numpy", "numpy.libs"):
+        (modules / name).symlink_to(Path(np.__file__).parents[1] / name)
+    done = check(bundle, tmp_path / "out", "--cpu", "--parts", "parity,placement,benchmark,torchscript", python=bare, PYTHONPATH=str(modules))
+    parity, placement, benchmark, torchscript = outcomes(done).values()
+    assert done.returncode == PASSED, done.stdout + done.stderr
+    assert (parity, placement) == ("passed", "passed")
+    checked_networks(done, "built in")
+    assert "network: built in, since the Python backend's lacks the Python module torch" in done.stdout
+    assert torchscript == "skipped: the Python module torch"
+    assert benchmark.startswith("skipped: the Python module torch") and benchmark.endswith("This backend was measured alone")
+    assert "this backend over HTTP: " in done.stdout
+
+
 def test_without_a_gpu_or_a_module_the_parts_are_skipped_and_say_what_is_missing(bundle, bare, tmp_path):
     done = check(bundle, tmp_path / "out", python=bare)
     found = outcomes(done)
     assert len(found) == 8
     for title, outcome in found.items():
-        modules, gpu = "the Python module numpy; the Python module torch" in outcome, "an NVIDIA GPU (libcuda.so.1" in outcome
+        modules, gpu = "the Python module numpy" in outcome, "an NVIDIA GPU (libcuda.so.1" in outcome
         assert outcome.startswith("skipped: ")
         assert modules == (not title.startswith("kernel")) and gpu == (title != "parity with MONAI on the CPU"), title
     assert done.returncode == NOTHING_CHECKED
@@ -321,13 +347,14 @@ def test_a_benchmark_that_lacks_monai_measures_this_backend_alone(tmp_path, monk
     given = Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=False)
     measured = []
 
-    def stack(_check, title, _backend, network, _wrong):
+    def stack(_check, title, network, _ways, _wrong):
         measured.append((title, network.name))
         return {"HTTP": made_up_run(10, [0, 1, 1])}
 
     monkeypatch.setattr(benchmark, "stack", stack)
+    monkeypatch.setitem(sys.modules, "monai", None)
     monkeypatch.setattr(benchmark, "find_spec", lambda _name: None)
-    with pytest.raises(Skip, match=r"module monai. This backend was measured alone"):
+    with pytest.raises(Skip, match=r"MONAI \(.*\); the Python module skimage, .*\. This backend was measured alone"):
         benchmark.run(given)
     assert measured == [("this backend", "model.pt")]
 
