@@ -135,10 +135,14 @@ impl State {
 
     /// Errors of execution end the context of the current device.
     pub fn break_if_sticky(&mut self, code: u32) {
-        if code == 214 || (700..=719).contains(&code) && code != 704 && code != 705 && code != 708 {
+        if matches!(code, 214 | 226 | 721)
+            || (700..=719).contains(&code) && code != 704 && code != 705 && code != 708
+        {
             for device in &mut self.devices {
                 device.broken = Some(code);
             }
+            // What waits in their streams never runs.
+            self.streams.values_mut().for_each(|stream| stream.waiting.clear());
         }
     }
 

@@ -45,9 +45,10 @@ pub enum CudaError {
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 
 /// Errors after which every call in the context fails: the driver's documentation says that the process must end to go on.
-const STICKY: [u32; 12] = [
+const STICKY: [u32; 14] = [
     214, // ECC_UNCORRECTABLE
     220, // NVLINK_UNCORRECTABLE
+    226, // CONTAINED, of CUDA 12.8 and later
     700, // ILLEGAL_ADDRESS
     702, // LAUNCH_TIMEOUT
     709, // CONTEXT_IS_DESTROYED
@@ -58,6 +59,7 @@ const STICKY: [u32; 12] = [
     717, // INVALID_ADDRESS_SPACE
     718, // INVALID_PC
     719, // LAUNCH_FAILED
+    721, // TENSOR_MEMORY_LEAK, of CUDA 12.8 and later
 ];
 
 impl CudaError {

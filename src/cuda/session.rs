@@ -93,10 +93,12 @@ impl<'d> Session<'d> {
         self.check(self.gpu.stream().mark(step))
     }
 
-    /// Waits until all that is queued now is done.
+    /// Waits until all that this session has queued is done.
     pub(super) fn wait(&self, step: &'static str) -> Result<()> {
-        self.check(self.gpu.stream().wait(step))?;
-        self.settled();
+        if self.unsettled.get() {
+            self.check(self.gpu.stream().wait(step))?;
+            self.settled();
+        }
         Ok(())
     }
 
