@@ -18,5 +18,6 @@ mod on_host;
 mod orders;
 mod patterns;
 mod properties;
+mod ptx;
 mod sanitizers;
 mod steps;
