@@ -96,6 +96,11 @@ impl FakeDriver {
         memory(device, bytes)
     }
 
+    /// How many bytes of a GPU's memory are in use.
+    pub fn used(&self, device: i32) -> usize {
+        function::<extern "C" fn(c_int) -> usize>("fake_driver_used")(device)
+    }
+
     /// How many contexts are on this thread's stack.
     pub fn current_contexts(&self) -> usize {
         function::<extern "C" fn() -> usize>("fake_driver_current")()

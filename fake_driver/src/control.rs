@@ -115,6 +115,12 @@ pub unsafe extern "C" fn fake_driver_touch(base: u64, host: *mut u8, byte_size: 
     true
 }
 
+/// How many bytes of a GPU's memory are in use.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_driver_used(device: c_int) -> usize {
+    lock().used(device)
+}
+
 /// The contexts that are on this thread's stack.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_driver_current() -> usize {

@@ -89,18 +89,49 @@ impl<K: Kind> Drop for Block<K> {
 
 /// Memory of one kind, kept between requests so that a warm instance allocates nothing.
 ///
-/// It holds at most as many free blocks as it was made for, and lets go of the one that was returned first. A block that
+/// It holds at most as many free blocks as it was made for, and in all at most twice the bytes that were ever lent at a time, so
+/// that volumes of all sizes do not fill the GPU. It lets go of the block that was returned first. A block that
 /// is returned may still be in use by work in the stream: whoever takes it next uses it in the same stream, later.
 pub struct Pool<K: Kind> {
     context: Arc<Context>,
-    free: Mutex<Vec<Block<K>>>,
+    kept: Mutex<Kept<K>>,
     limit: usize,
+}
+
+/// What a pool has, and what it has lent.
+struct Kept<K: Kind> {
+    /// In the order they were returned.
+    free: Vec<Block<K>>,
+    /// Bytes that are lent now, and the most there ever were.
+    lent: usize,
+    most: usize,
+}
+
+impl<K: Kind> Kept<K> {
+    fn lend(&mut self, byte_size: usize) {
+        self.lent += byte_size;
+        self.most = self.most.max(self.lent);
+    }
+
+    /// Takes out what is too much beside a new block of this size.
+    fn surplus(&mut self, byte_size: usize) -> Vec<Block<K>> {
+        let lent = self.lent.saturating_add(byte_size);
+        let most = self.most.max(lent).saturating_mul(2);
+        let mut all = self.free.iter().fold(lent, |all, block| all.saturating_add(block.byte_size));
+        let mut count = 0;
+        while all > most && count < self.free.len() {
+            all -= self.free[count].byte_size;
+            count += 1;
+        }
+        self.free.drain(..count).collect()
+    }
 }
 
 impl<K: Kind> Pool<K> {
     /// A pool that keeps at most `limit` free blocks.
     pub fn new(context: Arc<Context>, limit: usize) -> Arc<Self> {
-        Arc::new(Self { context, free: Mutex::new(Vec::new()), limit })
+        let kept = Mutex::new(Kept { free: Vec::new(), lent: 0, most: 0 });
+        Arc::new(Self { context, kept, limit })
     }
 
     /// The number of the GPU that it belongs to.
@@ -122,36 +153,43 @@ impl<K: Kind> Pool<K> {
     fn allocate(&self, byte_size: usize, step: &'static str) -> Result<Block<K>> {
         let _current = self.context.enter()?;
         let wanted = byte_size.max(SMALLEST);
+        let surplus = self.kept().surplus(wanted);
+        drop(surplus); // giving memory back takes long: not under the lock
         let base = match K::allocate(wanted, step) {
             Err(CudaError::OutOfMemory { .. }) => {
-                let kept = std::mem::take(&mut *self.free());
+                let kept = std::mem::take(&mut self.kept().free);
                 drop(kept);
                 K::allocate(wanted, step)?
             }
             other => other?,
         };
+        self.kept().lend(wanted);
         Ok(Block { base, byte_size: wanted, context: self.context.clone(), kind: PhantomData })
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<Block<K>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept<K>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The smallest block that holds `byte_size`, unless more than half of it would be wasted.
     fn best_fit(&self, byte_size: usize) -> Option<Block<K>> {
-        let mut free = self.free();
+        let mut kept = self.kept();
+        let free = &kept.free;
         let wanted = byte_size.max(SMALLEST);
         let fits = |block: &Block<K>| block.byte_size >= wanted && block.byte_size / 2 <= wanted;
         let found = (0..free.len()).filter(|at| fits(&free[*at])).min_by_key(|at| free[*at].byte_size);
-        found.map(|at| free.remove(at))
+        let found = kept.free.remove(found?);
+        kept.lend(found.byte_size);
+        Some(found)
     }
 
     fn keep(&self, block: Block<K>) {
-        let mut free = self.free();
-        free.push(block);
-        let surplus = if free.len() > self.limit { Some(free.remove(0)) } else { None };
-        drop(free);
-        drop(surplus); // giving memory back takes long: not under the lock
+        let mut kept = self.kept();
+        kept.lent -= block.byte_size;
+        kept.free.push(block);
+        let surplus = if kept.free.len() > self.limit { Some(kept.free.remove(0)) } else { None };
+        drop(kept);
+        drop(surplus); // as above
     }
 }
 

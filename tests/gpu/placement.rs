@@ -140,6 +140,24 @@ fn the_pools_hold_all_that_the_largest_requests_need() {
 }
 
 #[test]
+fn volumes_of_all_sizes_do_not_fill_the_gpu() {
+    let used_after = |depths: std::ops::Range<i64>| {
+        let server = Server::new(GPU_0);
+        let model = server.load(GPU_KIND).unwrap();
+        for depth in depths {
+            outputs(&one(&model, TestRequest::new([input([1, 40, 40, depth], 11)])));
+        }
+        let used = server.driver.used(0);
+        model.unload();
+        server.check();
+        used
+    };
+    // Each is too large for the memory of the one before.
+    let (largest, all) = (used_after(59..60), used_after(40..60));
+    assert!(all <= 2 * largest, "{all} bytes after all, {largest} after the largest alone");
+}
+
+#[test]
 fn a_request_waits_no_more_often_than_memory_changes_hands() {
     let server = Server::new(GPU_0);
     let model = server.load(GPU_KIND).unwrap();
