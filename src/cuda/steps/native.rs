@@ -47,7 +47,8 @@ pub fn count_of(counts: &[u8; COUNT_BYTES]) -> VoxelCount {
     VoxelCount { grid, native }
 }
 
-/// One look at each label and one at each voxel of the input, whose label goes to the output if there is one.
+/// One look at each label and one at each voxel of the input, whose label goes to the output if there is one. Without an output
+/// the box is all that is looked at: outside it there are no labels.
 fn run(
     queue: &impl Queue,
     labels: &LabelsSpan<'_>,
@@ -55,7 +56,16 @@ fn run(
     out: Option<DeviceSpan<'_>>,
     counts: DeviceSpan<'_>,
 ) -> Result<()> {
-    let (size, image) = (placement.crop.size()?, placement.input_shape);
+    let size = placement.crop.size()?;
+    let (mut start, mut image) = (placement.crop.start, placement.input_shape.dims());
+    if out.is_none() {
+        for (axis, size) in image.iter_mut().enumerate() {
+            let first = start[axis].max(0);
+            let end = placement.crop.end[axis].min(*size as i64);
+            *size = (end - first).max(0) as usize;
+            start[axis] -= first;
+        }
+    }
     labels.check("a label map")?;
     check_axes(labels.shape, size)?;
     counts.check("the place for counts", COUNT_BYTES, 8)?;
@@ -66,12 +76,12 @@ fn run(
         grid_count: counts.address(),
         native_count: counts.address() + 8,
         grid: dims(labels.shape),
-        crop_start: placement.crop.start,
+        crop_start: start,
         crop_size: dims(size),
-        image: dims(image),
+        image: image.map(|size| size as u64),
         align_corners: u32::from(placement.align_corners),
     };
-    let [rows, columns, depth] = image.dims();
+    let [rows, columns, depth] = image;
     let pieces = rows * columns.div_ceil(ROWS) * depth;
     let of_grid = blocks(queue, labels.shape.count(), 4 * queue.block() as usize);
     let of_input = blocks(queue, pieces, queue.block() as usize);
