@@ -7,9 +7,9 @@ from pathlib import Path
 
 from . import summary, targets
 from .repositories import SPLEEN
-from .report import TRANSPORT_TITLES
+from .report import TRANSPORT_TITLES, network_times
 from .summary import Spread, latency, spread
-from .tables import middle, table, text
+from .tables import table, text
 
 BEGIN, END = "<!-- scripts/bench.sh writes this part -->", "<!-- until here -->"
 
@@ -38,7 +38,7 @@ def headline(results: dict) -> str:
             "",
             table(["latency of a whole request, ms", "Python backend, the faster of two stacks", "this backend", "times faster"], _requests(results)),
             "",
-            f"{middle(spread(results, latency, section='alone', input='zero'))} ms of each is the network, called alone. What lies around it:",
+            f"Most of each is the network: {network_times(results)}. What lies around it:",
             "",
             table(["", "Python backend", "this backend", "times better"], _around(results)),
         ]

@@ -57,7 +57,7 @@ def _request(results: dict) -> str:
     around = spread(results, summary.around, section="headline", transport="shm", stack="rust").middle
     inside = spread(results, summary.network, section="headline", transport="shm", stack="rust").middle
     return (
-        f"**Whole request.** The network takes {alone.middle:,.0f} ms of it when called alone, so with nothing around it a request would be "
+        f"**Whole request.** The network took {alone.middle:,.0f} ms when called alone, in measurements of its own: a request of no more would be "
         f"{theirs.middle / alone.middle:.2f} times faster than the Python stack's {theirs.middle:,.0f} ms. Of the {ours.middle:,.0f} ms here, {around:.0f} "
         f"are the steps around the network ({around / alone.middle:.1%} of its time alone) and {inside:,.0f} the network when the "
         f"pipeline calls it, {inside - alone.middle:+,.0f} beside alone."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import breakdown, reasons, summary, targets
 from .repositories import NETWORK, SPLEEN, STACKS
 from .summary import latency, spread
-from .tables import middle, table, text
+from .tables import table, text
 
 TRANSPORT_TITLES = {"shm": "system shared memory", "http": "HTTP", "grpc": "gRPC"}
 STACK_ORDER = ("python", "python_whole", "rust")
@@ -80,11 +80,16 @@ def _headline(results: dict) -> str:
     return (
         f"{table(head, rows)}\n\n"
         "`times faster` compares with whichever Python stack is the faster one. Both stacks of the first and the last column "
-        "call the same network, which takes "
-        f"{middle(spread(results, latency, section='alone', input='zero'))} ms when it is called alone: what can be saved lies "
-        "around it. The last column is what the tutorial that this project replaces published for the Python backend with all "
+        f"call the same network: {network_times(results)}. What can be saved lies around it. The last column is what the tutorial that this project replaces published for the Python backend with all "
         "steps and the network on a GPU; it shows the proportions, not a comparison."
     )
+
+
+def network_times(results: dict) -> str:
+    """The network's share of a whole request, and what it takes when called alone."""
+    inside = text(spread(results, summary.network, section="headline", transport="shm", stack="rust"), unit=" ms")
+    alone = text(spread(results, latency, section="alone", input="zero"), unit=" ms")
+    return f"{inside} within this backend's requests over shared memory; called alone, in measurements of its own between these, {alone}"
 
 
 def _processing(results: dict) -> str:

@@ -1,6 +1,7 @@
 """What the benchmark makes of its recordings: ratios, targets, the model repositories, and the report."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -130,6 +131,16 @@ def test_the_headline_goes_into_the_readme(full_results, tmp_path):
     with pytest.raises(RuntimeError, match="no part between"):
         readme.update(page, full_results)
     readme.update(_copy_of_the_readme(tmp_path), full_results)
+
+
+def test_the_network_alone_is_a_measurement_of_its_own(full_results):
+    """It can take longer than a whole request, in which it was measured at another time."""
+    for run in summary.runs(full_results, section="alone"):
+        run["client"]["latency_ms"] = 9000.0
+    said = f"{NETWORK_MS:,.0f} ms within this backend's requests over shared memory; called alone, in measurements of its own between these, 9,000 ms"
+    assert said in re.sub(r" \(.*?\)", "", report.network_times(full_results))
+    for page in (readme.headline(full_results), report.write(full_results, [])):
+        assert report.network_times(full_results) in page
 
 
 def _copy_of_the_readme(folder):
