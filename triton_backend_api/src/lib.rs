@@ -115,10 +115,26 @@
 
 #![deny(missing_docs)]
 
+// Both pages are read outside this documentation too, where links to items lead nowhere: they are listed below them.
 #[doc = include_str!("../docs/from-python.md")]
+///
+/// # The items named here
+/// [`Model`], [`Instance`], [`ModelContext::config`], [`ModelConfig::json`], [`ModelContext::name`],
+/// [`ModelContext::version`], [`ModelContext::repository`], [`ModelContext::version_directory`],
+/// [`InstanceContext`], [`Model::auto_complete`], [`ModelContext::path`], [`Input::shape`],
+/// [`Input::data_type`], [`Input::byte_strings`], [`Input::buffers`], [`Input::device_slice`],
+/// [`Output::write`], [`Output::slice_mut`], [`Reply::output_byte_strings`], [`Request::requested_outputs`],
+/// [`Request::parameters`], [`Request::parameter`], [`Request::is_cancelled`], [`Reply::set_parameter`],
+/// [`bls`], [`Server`], [`Instance::execute`], [`Batch::entries`], [`Entry::fail`],
+/// [`OwnedReply::into_stream`], [`ConcurrentInstance`], [`metrics`], [`Reply::mark_compute_start`],
+/// [`Reply::mark_compute_end`], [`Server::model_is_ready`].
 pub mod from_python {}
 
 #[doc = include_str!("../docs/safety.md")]
+///
+/// # The items named here
+/// [`Batch`], [`OwnedRequest`], [`Reply`], [`OwnedReply`], [`Input`], [`Request`], [`Element`], [`Output`],
+/// [`StableMemory`], [`ServerMemory`], [`metrics`], [`Backend`], [`Instance`], [`ConcurrentInstance`].
 pub mod safety {}
 
 #[cfg(doctest)]
