@@ -62,6 +62,8 @@ write_model_repository "$package/models" "$model"
 [[ -n $model ]] || cp "$ROOT/models/segmentation_3d/README.md" "$package/models/segmentation_3d/"
 cp "$ROOT/scripts/package/install.sh" "$ROOT/README.md" "$ROOT/LICENSE" "$ROOT/CHANGELOG.md" "$ROOT/SECURITY.md" "$package/"
 cp -r "$ROOT/docs" "$ROOT/deploy" "$package/"
+python=$(environment_dir release)/bin/python
+"$python" "$ROOT/scripts/package/links.py" "$package"
 
 {
   printf 'version: %s\n' "$version"
@@ -79,7 +81,7 @@ trap 'rm -rf "$cargo_says"' EXIT
     cargo tree --locked --package "$name_of" --edges normal,no-proc-macro --target "$RELEASE_TARGET" --prefix none --no-dedupe >"$cargo_says/$name_of.tree"
   done
 )
-"$(environment_dir release)/bin/python" "$ROOT/scripts/package/sbom.py" "$package" --cargo "$cargo_says" --lock "$ROOT/Cargo.lock" \
+"$python" "$ROOT/scripts/package/sbom.py" "$package" --cargo "$cargo_says" --lock "$ROOT/Cargo.lock" \
   --rustc "$(rustc --version | cut -d' ' -f2)" ${wheels:+--wheels "$wheels"} --epoch "$SOURCE_DATE_EPOCH"
 
 chmod -R u=rwX,go=rX "$package"

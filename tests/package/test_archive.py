@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD_S, ROOT, environment_folder, script
+from test_docs import dead_links
 
 pytestmark = pytest.mark.timeout(BUILD_S + 60)
 
@@ -51,6 +52,18 @@ def test_has_what_a_machine_without_a_network_needs(package):
     for model in ("spleen_seg", "spleen_seg_native", "segmentation_3d"):
         shipped = (ROOT / "models" / model / "config.pbtxt").read_bytes()
         assert (package.folder / "models" / model / "config.pbtxt").read_bytes() == shipped
+
+
+def test_its_pages_link_only_what_it_has(package):
+    pages = [*package.folder.rglob("*.md")]
+    assert {page.name: dead_links(page) for page in pages if dead_links(page)} == {}
+    # The text stays, and so do all other links and the code.
+    security, readme = ((package.folder / name).read_text() for name in ("SECURITY.md", "README.md"))
+    assert "(SAFETY.md)" in security and "[docs/sizing.md](docs/sizing.md)" in security
+    assert "begin with examples/clients." in readme
+    assert re.findall(r"^```.*?^```", readme, re.MULTILINE | re.DOTALL) == re.findall(
+        r"^```.*?^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
 
 
 def test_every_file_has_its_checksum(package):
