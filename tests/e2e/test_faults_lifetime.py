@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import re
 import signal
 import threading
 import time
@@ -118,11 +119,12 @@ def test_every_order_of_loading_and_unloading(server, models, volume, good, tmp_
 
 
 def test_both_at_once_when_the_server_starts_warm(start_server, volume, good, tmp_path):
-    """Triton loads them side by side: the warm-up meets its network or not, and neither refuses the start."""
+    """Triton refuses in-process calls until all models are loaded, so the warm-up never reaches the network. Neither refuses the start."""
     repository = Repository(tmp_path / "models")
     network = repository.quick(tmp_path)
     model = repository.spleen(network, extra=WARMUP)
     server = start_server(repository.root)
+    assert re.search(f"{model}: a warm-up request got as far as the network: .*Server not ready", server.text()), server.tail()
     good.assert_is(clients.http(server, model, volume))
     assert server.stop() == 0, server.tail()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import reference
 import tritonclient.grpc
 import tritonclient.http
 import tritonclient.utils.shared_memory as shared_memory
+from leaks import wait_for
 from models import ROOT, Repository
 from triton import Triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -138,16 +140,35 @@ class Symptoms:
     def no_gpu(self):
         return self.load(change=("KIND_CPU", "KIND_GPU"))
 
+    def no_such_gpu(self):
+        return self.load(change=("kind: KIND_CPU", "kind: KIND_GPU gpus: [ 0 ]"))
+
+    def no_version(self):
+        name = self.models.write.spleen(self.models.two_classes)
+        (self.server.repository / name / "1").rmdir()
+        said = self.refused(lambda: self.http.load_model(name))
+        # What the page advises.
+        (self.server.repository / name / "1").mkdir()
+        (self.server.repository / name / "1" / ".gitkeep").touch()
+        self.models.load(name)
+        return said
+
     def port_in_use(self):
         return self.ending(f"--http-port={self.server.http_port}")
 
     def no_repository(self):
         return self.ending(repository=self.tmp_path / "nowhere")
 
+    def no_driver_for_pinned_memory(self):
+        return self.server.text()
+
     def no_driver(self):
         return self.server.text()
 
-    def no_driver_again(self):
+    def no_driver_for_metrics(self):
+        return self.server.text()
+
+    def no_dcgm(self):
         return self.server.text()
 
     def no_foreground(self):
@@ -264,13 +285,25 @@ class Symptoms:
             connection.sendall(bytes(size % len(piece)))
             return connection.recv(4096).decode()
 
+    def open_connection(self):
+        other = self.start_server(self.tmp_path, "--model-control-mode=explicit", "--exit-timeout-secs=3")
+        with socket.create_connection(("127.0.0.1", other.http_port)) as connection:
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert b" 200 " in connection.recv(4096)
+            other.process.send_signal(signal.SIGINT)
+            wait_for(lambda: "HTTP service connections" in other.text())
+            other.process.send_signal(signal.SIGINT)
+            assert other.process.wait(timeout=60) == 1
+        assert "Exit timeout expired" in other.text()
+        return other.text()
+
 
 NAMES = list(vars(Symptoms))
-NAMES = NAMES[NAMES.index("no_backend") : NAMES.index("large_request_http") + 1]
+NAMES = NAMES[NAMES.index("no_backend") : NAMES.index("open_connection") + 1]
 
 # Client and server in one machine hold such a request several times.
 LARGE, LARGE_KB = ("large_request_grpc", "large_request_http"), 12_000_000
-WITHOUT_A_GPU = ("no_gpu", "no_driver", "no_driver_again")
+WITHOUT_A_GPU = ("no_gpu", "no_such_gpu", "no_driver_for_pinned_memory", "no_driver", "no_driver_for_metrics", "no_dcgm")
 
 
 def test_the_page_and_the_symptoms_go_together():
