@@ -286,7 +286,8 @@ class Symptoms:
             return connection.recv(4096).decode()
 
     def open_connection(self):
-        other = self.start_server(self.tmp_path, "--model-control-mode=explicit", "--exit-timeout-secs=3")
+        Repository(self.tmp_path).spleen("nowhere")
+        other = self.start_server(self.tmp_path, "--exit-timeout-secs=3")
         with socket.create_connection(("127.0.0.1", other.http_port)) as connection:
             connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
             assert b" 200 " in connection.recv(4096)
