@@ -139,6 +139,14 @@ fn scales() -> impl Strategy<Value = Scale> {
     )
 }
 
+/// Those of the window, with and without an output range and limits. Its values stay small, since the tolerance is absolute.
+fn scales_of_the_window() -> impl Strategy<Value = Scale> {
+    scales().prop_map(|scale| {
+        let (span, _) = scale.b.unwrap_or((1.0, 0.0));
+        Scale { a_min: WINDOW.a_min, a_span: WINDOW.a_span * span.abs(), ..scale }
+    })
+}
+
 /// Boxes inside the volume, grown beyond it by up to 3 voxels.
 fn boxes(shape: Shape3) -> impl Strategy<Value = BoundingBox> {
     let axis = |size: usize| {
@@ -219,10 +227,10 @@ pub fn resize() -> impl Strategy<Value = Vec<Case>> {
     let geometry = shapes()
         .prop_flat_map(|shape| (Just(shape), boxes(shape)))
         .prop_flat_map(|(shape, crop)| (Just(shape), Just(crop), sizes(crop)));
-    (geometry, modes(), voxel_types(), any::<u64>(), 0..3u64).prop_map(
-        |((shape, crop, size), mode, voxel_type, seed, odd)| {
+    (geometry, modes(), scales_of_the_window(), voxel_types(), any::<u64>(), 0..3u64).prop_map(
+        |((shape, crop, size), mode, scale, voxel_type, seed, odd)| {
             let bytes = bytes(&intensities(shape.count(), seed, odd), voxel_type);
-            let plan = CropScaleResize { scale: WINDOW, crop, size, mode };
+            let plan = CropScaleResize { scale, crop, size, mode };
             vec![Case::Resize { image: Image { bytes, voxel_type, shape }, plan }]
         },
     )
