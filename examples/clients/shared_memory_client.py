@@ -1,6 +1,7 @@
 """A spleen mask over system shared memory: client and server on one machine, no limit of 2 GB, no copy through a socket.
 Usage: shared_memory_client.py CT.nii.gz MASK.nii.gz [HOST:PORT]. pip install "tritonclient[http]" nibabel"""
 
+import json
 import sys
 
 import nibabel
@@ -24,10 +25,12 @@ with triton.InferenceServerClient(sys.argv[3] if len(sys.argv) > 3 else "localho
         request.set_shared_memory("spleen", voxels * 4)
         wanted = triton.InferRequestedOutput("MASK_NATIVE")
         wanted.set_shared_memory("spleen", voxels * dtype.itemsize, offset=voxels * 4)
-        client.infer("spleen_seg_native", [request], outputs=[wanted])
+        spacing = ",".join(map(str, scan.header.get_zooms()[:3]))
+        reply = client.infer("spleen_seg_native", [request], outputs=[wanted], parameters={"spacing": spacing})
         mask = shm.get_contents_as_numpy(region, dtype, scan.shape, offset=voxels * 4).astype(np.uint8)
     finally:
         client.unregister_system_shared_memory("spleen")
         shm.destroy_shared_memory_region(region)
 
+print("volume, mL:", json.loads(reply.get_response()["parameters"]["volume_ml"])[0])  # one entry a volume
 nibabel.save(nibabel.Nifti1Image(mask, scan.affine), sys.argv[2])
