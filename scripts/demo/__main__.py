@@ -7,11 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from spleen_client import ClientError
 from spleen_client.nifti import NiftiScan, read_label
 from spleen_client.progress import working
+from spleen_client.scan import doubt
 
 from . import NOTICE
 
@@ -56,9 +55,9 @@ def run(args) -> None:
         scan = NiftiScan(ct_path)
         label = read_label(label_path, scan) if label_path else None
         hu = scan.voxels_ras()
-        lowest = np.nanmin(hu)
-    if lowest > -150:
-        print(f"  note: the lowest value is {lowest:.0f}; a CT in Hounsfield units has -1000 in air", file=sys.stderr)
+        warning = doubt(hu)
+    if warning:
+        print(f"  warning: {warning}", file=sys.stderr)
 
     with working("segmenting on the server"):
         with Server(args.url) as server:

@@ -24,6 +24,7 @@ class Outcome:
     status: str
     record: dict | None = None
     error: str = ""
+    warning: str = ""
     seconds: float = 0.0
 
 
@@ -69,7 +70,7 @@ def _one(source: Source, segmenter: Segmenter, options: Options, again: bool) ->
             return Outcome(source, KEPT, record, seconds=time.perf_counter() - begin)
         found = segmenter.segment(scan, contour=options.contour)
         record = results.write(scan, found, identity, input_sha256)
-        return Outcome(source, DONE, record, seconds=time.perf_counter() - begin)
+        return Outcome(source, DONE, record, warning=found.warning, seconds=time.perf_counter() - begin)
     except (ClientError, OSError) as error:
         text = one_line(error)
     except MemoryError:

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import VERSION, ClientError, batch, sources
+from . import VERSION, ClientError, axes, batch, sources
 from .results import FORMATS, Options
 from .segmenter import Segmenter
 from .server import MODELS, Server, since
@@ -65,16 +65,16 @@ def _run(arguments) -> int:
         return _usage(f"--in-flight {arguments.in_flight}: accepted is 1 or more")
     if not arguments.timeout > 0:
         return _usage(f"--timeout {arguments.timeout:g}: accepted are seconds above 0")
-    options = Options(
-        arguments.out,
-        arguments.format,
-        not arguments.no_contour,
-        arguments.png,
-        arguments.report,
-        arguments.axes.upper(),
-        arguments.notice,
-    )
     try:
+        options = Options(
+            arguments.out,
+            arguments.format,
+            not arguments.no_contour,
+            arguments.png,
+            arguments.report,
+            axes.parse(arguments.axes),
+            arguments.notice,
+        )
         found = sources.find(arguments.inputs, options.out, arguments.series)
         server = Server(arguments.url, arguments.model, arguments.timeout)
         options.out.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def _run(arguments) -> int:
         return _usage(str(error))
     with server:
         try:
-            segmenter = Segmenter(server, arguments.transport, arguments.axes, arguments.send_all)
+            segmenter = Segmenter(server, arguments.transport, options.model_axes, arguments.send_all)
             before, begin = server.totals(), time.perf_counter()
         except ClientError as error:
             print(f"error: {error}", file=sys.stderr)
@@ -92,8 +92,13 @@ def _run(arguments) -> int:
             from . import report
 
             seconds = time.perf_counter() - begin
-            stages = since(before, server.totals())
-            print(report.write(outcomes, options, server.identity, stages, segmenter.carrier.name, seconds))
+            try:
+                stages = since(before, server.totals())
+            except ClientError as error:  # the scans are done all the same
+                stages = {}
+                print(f"warning: no stage times in the report: {error}", file=sys.stderr)
+            path = report.write(outcomes, options, server.identity, stages, segmenter.carrier.name, seconds)
+            print(f"report: {path}", file=sys.stderr)
     return exit_code(outcomes)
 
 
@@ -112,6 +117,8 @@ def _segment(found, segmenter: Segmenter, options: Options, arguments) -> list[b
             if outcome.status == batch.FAILED:
                 tqdm.write(f"error: {outcome.error}", file=sys.stderr)
             else:
+                if outcome.warning:
+                    tqdm.write(f"warning: {outcome.source.path}: {outcome.warning}", file=sys.stderr)
                 tqdm.write(line(outcome), file=sys.stdout)
                 sys.stdout.flush()
             bar.update()

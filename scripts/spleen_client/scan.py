@@ -13,7 +13,14 @@ from nibabel.orientations import aff2axcodes, apply_orientation, io_orientation,
 from . import ClientError
 from .axes import RAS, affine_ras
 
+LOWEST_HU = -150  # above it the lowest value of a volume is hardly one of a CT: air has -1000
 DESCRIPTION_BYTES = 79  # of NIfTI's descrip, which ends with a zero
+
+
+def doubt(voxels: np.ndarray) -> str:
+    """Why these values are hardly Hounsfield units, or nothing: every CT has air or fat in it, a label map has not."""
+    lowest, highest = (f.reduce(voxels, axis=None) for f in (np.fmin, np.fmax))  # which pass over NaN
+    return f"values from {lowest:g} to {highest:g}: are these Hounsfield units?" if lowest > LOWEST_HU else ""
 
 
 class Scan:

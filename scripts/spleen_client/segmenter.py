@@ -10,7 +10,7 @@ import numpy as np
 
 from . import ClientError, axes, grid
 from .foreground import box
-from .scan import Scan
+from .scan import Scan, doubt
 from .server import Server
 from .transport import choose
 
@@ -31,6 +31,7 @@ class Segmentation:
     transport: str
     parameters: dict = field(default_factory=dict)  # of the response
     seconds: dict[str, float] = field(default_factory=dict)  # read, prepare, request, lay back
+    warning: str = ""  # values that are hardly Hounsfield units
 
 
 class Segmenter:
@@ -47,6 +48,7 @@ class Segmenter:
         seconds = {}
         begin = time.perf_counter()
         ras = scan.voxels_ras()
+        warning = doubt(ras)
         seconds["read"], begin = time.perf_counter() - begin, time.perf_counter()
 
         interface = self.interface
@@ -97,6 +99,7 @@ class Segmenter:
             carrier.name,
             parameters,
             seconds,
+            warning,
         )
 
     def _laid_back(self, labels: np.ndarray, parameters: dict, part, shape, native: bool) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 warnings.filterwarnings("ignore", message="pkg_resources is deprecated")  # tritonclient's own business
 import tritonclient.grpc  # noqa: E402
 import tritonclient.http  # noqa: E402
+from geventhttpclient.response import HTTPParseError  # noqa: E402: what tritonclient.http lets through
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype  # noqa: E402
 
 from . import ClientError, one_line  # noqa: E402
@@ -145,7 +146,13 @@ class Server:
         except InferenceServerException as error:
             if self.grpc and error.status() == "StatusCode.UNAVAILABLE" and "failed to connect" in str(error.message()):
                 raise self._unreachable(error) from None
+            if "decoding the response" in str(error.message()):  # an error that is not Triton's JSON
+                raise self._stranger(error) from None
             raise ClientError(f"the server answered: {one_line(error.message())}") from None
+        except (HTTPParseError, ValueError) as error:
+            if what == "infer":  # one that has answered before
+                raise ClientError(f"no answer from {self.address.netloc}: {one_line(error)}") from None
+            raise self._stranger(error) from None
         except TimeoutError as error:
             if what == "infer":
                 raise ClientError(f"no answer from {self.address.netloc} within {self.timeout_s:g} s") from None
@@ -163,6 +170,12 @@ class Server:
     def _unreachable(self, error) -> ClientError:
         return ClientError(f"no Triton at {self.address.protocol}://{self.address.netloc}: {one_line(error)}")
 
+    def _stranger(self, error: Exception) -> ClientError:
+        netloc = self.address.netloc
+        # What cannot be parsed as HTTP may be gRPC; a body that is not JSON is of another server, or of Triton's metrics.
+        hint = f"for gRPC write grpc://{netloc}" if isinstance(error, HTTPParseError) else "Triton's HTTP port is 8000 unless set otherwise"
+        return ClientError(f"{netloc} does not speak Triton's HTTP; {hint}")
+
     def _json(self, what: str, *arguments) -> dict:
         return self.ask(what, *arguments, **({"as_json": True} if self.grpc else {}))
 
@@ -175,10 +188,21 @@ class Server:
     @cached_property
     def model(self) -> str:
         names = (self._wanted,) if self._wanted else MODELS
+        _ = self.metadata  # another server than Triton knows no model either
         for name in names:
             if self.ask("is_model_ready", name):
                 return name
-        raise ClientError(f"no model {' or '.join(names)} is ready at {self.address.netloc}")
+        raise ClientError(f"no model {' or '.join(names)} is ready at {self.address.netloc}{self._ready()}")
+
+    def _ready(self) -> str:
+        """The models that are ready, for an error about one that is not."""
+        try:
+            found = self._json("get_model_repository_index")
+        except ClientError:  # the operator may have closed it
+            return ""
+        models = found.get("models", []) if self.grpc else found
+        names = sorted({entry["name"] for entry in models if entry.get("state") == "READY"})
+        return f"; ready are: {', '.join(names) or 'none'}"
 
     def config(self, model: str) -> dict:
         found = self._json("get_model_config", model)
@@ -240,7 +264,12 @@ class Server:
     def totals(self) -> dict[str, dict[str, int]]:
         """Nanoseconds that each of the two models has spent in each stage so far, and requests that succeeded."""
         totals = {}
-        for model in (self.interface.model, self.interface.network):
+        interface = self.interface
+        if not self.ask("is_model_ready", interface.network):
+            raise ClientError(
+                f"model {interface.model} calls {interface.network}, which is not ready at {self.address.netloc}{self._ready()}"
+            )
+        for model in (interface.model, interface.network):
             found = self._json("get_inference_statistics", model).get("model_stats", [])
             stats = [entry.get("inference_stats", {}) for entry in found]
             totals[model] = {s: sum(int(e.get(s, {}).get("ns", 0)) for e in stats) for s in STAGES}

@@ -44,6 +44,7 @@ class Models:
     int16: str
     slow: str  # its network takes 6 s
     variants: dict[str, str]
+    orphan: str  # its network is not there
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +74,7 @@ def started(tmp_path_factory) -> Iterator[tuple[Triton, Models]]:
         repository.spleen(child, input_type="TYPE_INT16", data_type="TYPE_UINT8", **native),
         repository.spleen(repository.child(f"after(6, {ORGANS})"), **native),
         {name: repository.spleen(child, parameters, data_type="TYPE_UINT8", size=SIZES.get(name, SIZE), **native) for name, parameters in VARIANTS.items()},
+        repository.spleen("nobody"),
     )
     # What a client finds that names no model.
     for name, source in (("spleen_seg", models.plain), ("spleen_seg_native", models.native)):

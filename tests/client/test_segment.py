@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import nibabel
@@ -246,8 +248,6 @@ def test_what_would_come_out_otherwise_is_done_again(segment, models, ct, tmp_pa
 
 
 def test_messages_and_exit_codes(segment, server, ct, tmp_path):
-    code, out, err = segment(ct, "--out", tmp_path / "out", model="nobody")
-    assert code == 1 and err == [f"error: no model nobody is ready at localhost:{server.http_port}"]
     code, out, err = segment(ct, "--out", tmp_path / "out", url="localhost:9")
     assert code == 1 and len(err) == 1 and "no Triton at http://localhost:9" in err[0]
     code, out, err = segment(tmp_path / "nowhere.nii", "--out", tmp_path / "out")
@@ -257,10 +257,57 @@ def test_messages_and_exit_codes(segment, server, ct, tmp_path):
     (tmp_path / "nothing").mkdir()
     code, out, err = segment(tmp_path / "nothing", "--out", tmp_path / "out")
     assert code == 2 and "found neither NIfTI (.nii.gz, .nii) nor DICOM files" in err[0]
+    # Before the server is asked: there is none.
     for wrong in (["--in-flight", "0"], ["--timeout", "0"], ["--axes", "RAL"]):
-        code, out, err = segment(ct, "--out", tmp_path / "out", *wrong)
-        assert code in (1, 2) and len(err) == 1 and err[0].startswith("error: ")
+        code, out, err = segment(ct, "--out", tmp_path / "wrong", *wrong, url="localhost:9")
+        assert code == 2 and len(err) == 1 and err[0].startswith("error: ") and wrong[1] in err[0]
+    assert not (tmp_path / "wrong").exists()
     assert segment(ct, "--out", tmp_path / "out", "--transport", "cuda")[0] == 1
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_model_that_is_not_ready_is_told_with_those_that_are(segment, server, models, ct, tmp_path, protocol):
+    port = server.grpc_port if protocol == "grpc" else server.http_port
+    wanted = {
+        "nobody": f"error: no model nobody is ready at localhost:{port}; ready are: ",
+        models.orphan: f"error: model {models.orphan} calls nobody, which is not ready at localhost:{port}; ready are: ",
+    }
+    for model, words in wanted.items():
+        code, out, err = segment(ct, "--out", tmp_path / "out", model=model, url=f"{protocol}://localhost:{port}")
+        assert code == 1 and not out and len(err) == 1 and err[0].startswith(words)
+        ready = err[0].removeprefix(words).split(", ")
+        assert {models.plain, "spleen_seg", "spleen_seg_native"} <= set(ready) and "nobody" not in ready
+
+
+def test_another_port_that_answers_is_one_line(segment, server, ct, tmp_path):
+    def error(port: int, scheme: str = "") -> str:
+        code, out, err = segment(ct, "--out", tmp_path / "out", url=f"{scheme}localhost:{port}")
+        err = [line for line in err if not line.startswith("127.0.0.1 - - ")]  # what the other server says
+        assert code == 1 and not out and len(err) == 1
+        return err[0]
+
+    grpc, metrics = server.grpc_port, server.metrics_port
+    assert error(grpc) == f"error: localhost:{grpc} does not speak Triton's HTTP; for gRPC write grpc://localhost:{grpc}"
+    assert error(metrics).startswith(f"error: localhost:{metrics} does not speak Triton's HTTP; ")
+    assert "no Triton at grpc://" in error(server.http_port, "grpc://")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        assert error(other.server_port).startswith(f"error: localhost:{other.server_port} does not speak Triton's HTTP; ")
+        other.shutdown()
+
+
+def test_values_that_are_no_hounsfield_units_are_doubted(segment, ct, phantom, tmp_path):
+    label = tmp_path / "label.nii.gz"
+    nibabel.save(nibabel.Nifti1Image(phantom.label.astype(np.uint8), phantom.affine), label)
+    code, out, err = segment(label, ct, "--out", tmp_path / "out", "--send-all")
+    assert code == 0 and len(out) == 2
+    assert err == [f"warning: {label}: values from 0 to 1: are these Hounsfield units?", "2 segmented, 0 already done, 0 failed"]
+
+
+def test_stdout_has_the_lines_of_the_scans_alone(segment, ct, tmp_path):
+    code, out, err = segment(ct, "--out", tmp_path / "out", "--report")
+    assert code == 0 and len(out) == 1 and out[0].startswith("ct\t")
+    assert err[-1] == f"report: {tmp_path / 'out' / 'report.html'}" and (tmp_path / "out" / "report.html").is_file()
 
 
 def test_an_answer_that_takes_too_long_is_one_line(segment, server, models, ct, tmp_path):
