@@ -12,12 +12,17 @@ case ${1:-} in
   '') ;;
   -h | --help) sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit ;;
   --release)
+    announce_environments release cuda
+    announce_release_build
+    install_environments release cuda
     build_release_object
     printf '%s\n' "$RELEASE_OBJECT"
     exit
     ;;
   --cli)
-    ensure_environments libtorch
+    announce_environments libtorch
+    announce_torchscript_build cli
+    install_environments libtorch
     build_cli >&2
     printf '%s\n' "$BINARIES/spleenseg-cli"
     exit
@@ -25,7 +30,10 @@ case ${1:-} in
   *) die "unknown argument '$1'. usage: scripts/build.sh [--release | --cli]" ;;
 esac
 
-ensure_environments cuda
-own_pytorch_backend_needed && ensure_environments libtorch
+environments=(cuda)
+if own_pytorch_backend_needed; then environments+=(libtorch); fi
+announce_environments "${environments[@]}"
+announce_builds
+install_environments "${environments[@]}"
 build_backends >&2
 printf '%s\n' "$BACKENDS"

@@ -30,11 +30,11 @@ most_mb=60
 [[ -z $folder || ! -e $folder ]] || die "$folder is there already"
 [[ -n $folder ]] || need xz "Debian, Ubuntu: apt-get install xz-utils"
 environments=(serve test release cuda)
-if [[ -n $pytorch ]]; then
-  environments+=(libtorch)
-  announce_torchscript_build
-fi
-ensure_environments "${environments[@]}"
+if [[ -n $pytorch ]]; then environments+=(libtorch); fi
+announce_environments "${environments[@]}"
+announce_release_build
+if [[ -n $pytorch ]]; then announce_torchscript_build backend; fi
+install_environments "${environments[@]}"
 unset TRITON_HOME # the one that is packed is PyPI's
 locate_triton
 

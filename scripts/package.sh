@@ -29,11 +29,11 @@ done
 need readelf "binutils has it. Debian, Ubuntu: apt-get install binutils"
 need_rust
 environments=(release cuda)
-if [[ -n $pytorch ]]; then
-  environments+=(libtorch)
-  announce_torchscript_build
-fi
-ensure_environments "${environments[@]}"
+if [[ -n $pytorch ]]; then environments+=(libtorch); fi
+announce_environments "${environments[@]}"
+announce_release_build
+if [[ -n $pytorch ]]; then announce_torchscript_build backend; fi
+install_environments "${environments[@]}"
 
 version=$(cd "$ROOT" && cargo pkgid --locked --package triton-spleenseg | sed 's/.*[#@]//')
 name=triton-spleenseg-$version-linux-x86_64${pytorch:+-with-pytorch}

@@ -12,6 +12,7 @@ source "$ROOT/scripts/lib/suites.sh"
 source "$ROOT/scripts/lib/fuzz.sh"
 source "$ROOT/scripts/lib/thread_sanitizer.sh"
 
+case ${1:-} in -h | --help) sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit ;; esac
 suites=(lint rust fuzz torchscript parity tools e2e sanitizers client)
 if (($#)); then
   printf '%s\n' "${suites[@]}" | grep -qx -- "$1" || die "unknown suite '$1'; there are: ${suites[*]}"

@@ -17,12 +17,24 @@ torchscript_target() {
 # An installation in TRITON_HOME may have NVIDIA's own PyTorch backend; then ours is not needed.
 own_pytorch_backend_needed() { [[ ! -e ${TRITON_HOME:-/nonexistent}/backends/pytorch/libtriton_pytorch.so ]]; }
 
-announce_torchscript_build() {
+# torchscript_backend alone and as a part of spleenseg-cli are two builds with one name: after the one, the other is compiled anew.
+torchscript_built_for() { cat "$(torchscript_target)/built_for" 2>/dev/null || true; }
+
+TORCHSCRIPT_ANNOUNCED=''
+announce_torchscript_build() { # announce_torchscript_build [backend | cli] : says once what compiling the bindings and that takes
   need c++ "A C++ compiler builds the bindings to libtorch. Debian, Ubuntu: apt-get install g++"
-  if [[ ! -d $(torchscript_target) ]]; then
+  [[ -z $TORCHSCRIPT_ANNOUNCED ]] || return 0
+  TORCHSCRIPT_ANNOUNCED=1
+  local target
+  target=$(torchscript_target)
+  if [[ ! -d $target ]]; then
     say "To be compiled in $CACHE: the bindings to libtorch, some 3 min on 2 cores, 500 MB. Once only."
     need_disk 500 "compiling torchscript_backend"
   fi
+  case ${1:-} in
+    cli) [[ -e $target/release/spleenseg-cli ]] || say "To be compiled in $target: spleenseg-cli, some 1 min on 2 cores, 100 MB. Once only." ;;
+    backend) [[ $(torchscript_built_for) != cli ]] || say "To be compiled anew: libtriton_pytorch.so, some 20 s on 2 cores; spleenseg-cli was built in its place." ;;
+  esac
 }
 
 # Sets the variables that every cargo command on torchscript_backend needs.
@@ -42,7 +54,7 @@ announce_spleenseg_build() {
 
 announce_builds() {
   announce_spleenseg_build
-  if own_pytorch_backend_needed; then announce_torchscript_build; fi
+  if own_pytorch_backend_needed; then announce_torchscript_build backend; fi
 }
 
 install_backend() { # install_backend NAME FILE [FOLDER] : replaces it in one step, since a running server may have it mapped
@@ -66,11 +78,12 @@ build_pytorch() {
     return
   fi
   need_rust
-  announce_torchscript_build
+  announce_torchscript_build backend
   (
     torchscript_cargo_environment
     # Its build script makes the object find the libtorch it was built with.
     cd "$ROOT" && cargo build --release --locked -p torchscript_backend --lib || exit
+    printf 'backend\n' >"$CARGO_TARGET_DIR/built_for"
     install_backend pytorch "$CARGO_TARGET_DIR/release/libtriton_pytorch.so"
   )
 }
@@ -88,10 +101,11 @@ build_examples() {
 # The pipeline as one program, in BINARIES. It finds the libtorch it was built with.
 build_cli() {
   need_rust
-  announce_torchscript_build
+  announce_torchscript_build cli
   (
     torchscript_cargo_environment
     cd "$ROOT" && cargo build --release --locked -p spleenseg_cli || exit
+    printf 'cli\n' >"$CARGO_TARGET_DIR/built_for"
     mkdir -p "$BINARIES" && cp "$CARGO_TARGET_DIR/release/spleenseg-cli" "$BINARIES/.new" && mv "$BINARIES/.new" "$BINARIES/spleenseg-cli"
   )
 }

@@ -113,7 +113,8 @@ progress_end() {
   PROGRESS_OPEN=
 }
 
-# Runs COMMAND while holding the lock NAME, so that two scripts started at once do not build the same thing twice.
+# Runs COMMAND while holding the lock NAME, so that two scripts started at once do not build the same thing twice. LOCK_HOLDER
+# says who else may have it.
 locked() { # locked NAME COMMAND..
   local name=$1
   shift
@@ -121,7 +122,7 @@ locked() { # locked NAME COMMAND..
   (
     exec 9>"$CACHE/locks/$name"
     if ! flock -n 9; then
-      say "waiting for another run of these scripts ($name)"
+      say "waiting for ${LOCK_HOLDER:-another run of these scripts} ($name)"
       local began=$SECONDS
       until flock -w 15 9; do say "  still waiting for it: $((SECONDS - began)) s"; done
     fi

@@ -49,8 +49,8 @@ environment_cost() {
 announce_environments() { # announce_environments NAME..
   local name what_for download_mb disk_mb seconds download=0 disk=0 time=0 missing=()
   for name in "$@"; do
-    environment_ready "$name" && continue
     environment_cost "$name"
+    environment_ready "$name" && continue
     missing+=("  $name: $what_for ($disk_mb MB)")
     ((download += download_mb, disk += disk_mb, time += seconds))
   done
@@ -64,16 +64,19 @@ announce_environments() { # announce_environments NAME..
 }
 
 install_environments() { # install_environments NAME.. : those that are not there
-  local name
+  local name LOCK_HOLDER=''
+  if [[ -n $AHEAD ]] && kill -0 "$AHEAD" 2>/dev/null; then LOCK_HOLDER="its installation in the background"; fi
   for name in "$@"; do
     environment_ready "$name" || locked "env-$name" install_environment "$name"
   done
 }
 
+AHEAD='' # the process of the next
 # The same in the background, while the caller compiles. Call install_environments too before one is used: it waits, and says what failed.
 install_environments_ahead() { # install_environments_ahead NAME..
   mkdir -p "$CACHE/logs"
   in_background install_environments_to "$CACHE/logs/ahead.log" "$@"
+  AHEAD=$BACKGROUND
 }
 
 install_environments_to() { # install_environments_to LOG NAME..

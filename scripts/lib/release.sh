@@ -18,6 +18,12 @@ release_rustflags() {
   printf '%s' "${flags[*]}"
 }
 
+announce_release_build() {
+  local target=${CARGO_TARGET_DIR:-$ROOT/target}
+  [[ -e $target/$RELEASE_TARGET/dist/libtriton_spleenseg.so ]] ||
+    say "To be compiled in $target: libtriton_spleenseg.so as it is released, some 2 min on 2 cores, 130 MB. Once only."
+}
+
 release_build() { # release_build CARGO_ARGUMENT.. : into RELEASE_FOLDER
   need_rust
   ensure_environments release cuda
