@@ -66,14 +66,14 @@ locate_triton
 mkdir -p "$out"
 log=$out/tritonserver.log
 SERVER=''
-trap 'if [[ -n $SERVER ]]; then stop_server "$SERVER"; fi' EXIT
+trap 'if [[ -n $SERVER ]]; then stop_server "$SERVER"; fi; rm -f "$ERRORS"' EXIT
 trap 'exit 130' INT TERM
 read -r http grpc metrics < <(free_ports 8000 8001 8002)
 say "Starting Triton on 127.0.0.1:$http"
 start_server "$repository" "$http" "$grpc" "$metrics" >"$log" 2>&1
-if ! (wait_until_ready "$SERVER" "$http" 180) 2>/dev/null; then
+if ! failure=$(wait_until_ready "$SERVER" "$http" 180 2>&1); then
   tail -n 20 "$log" >&2
-  die "tritonserver did not become ready; the lines above are the end of $log"
+  die "${failure#error: } (the lines above are the end of $log)"
 fi
 
 "${client[@]}" run "${options[@]}" --url "127.0.0.1:$http"
