@@ -44,6 +44,22 @@ torchscript_cargo_environment() {
   export LIBTORCH=$torch
   CARGO_TARGET_DIR=$(torchscript_target)
   export CARGO_TARGET_DIR
+  clean_of_other_checkouts
+}
+
+# Cargo takes what another checkout built in a folder for its own, unless its own sources are younger: so the members of the
+# workspace, which are quick to compile, are removed where the folder last served another one.
+clean_of_other_checkouts() {
+  local built_by=$CARGO_TARGET_DIR/checkout profile members
+  if [[ -d $CARGO_TARGET_DIR && $(cat "$built_by" 2>/dev/null) != "$ROOT" ]]; then
+    members=$(cd "$ROOT" && cargo metadata --locked --no-deps --format-version 1 | grep -o '{"name":"[^"]*","version":"[^"]*","id"' | cut -d '"' -f 4)
+    for profile in dev release; do
+      # shellcheck disable=SC2046,SC2086 # lists
+      (cd "$ROOT" && cargo clean --quiet --locked --profile "$profile" $(printf -- '-p %s ' $members))
+    done
+  fi
+  mkdir -p "$CARGO_TARGET_DIR"
+  printf '%s\n' "$ROOT" >"$built_by"
 }
 
 announce_spleenseg_build() {

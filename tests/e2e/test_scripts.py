@@ -202,6 +202,22 @@ def test_what_is_to_be_compiled_is_said_once(tmp_path):
     assert len(said) == 1 and said[0].startswith("To be compiled anew: libtriton_pytorch.so")
 
 
+def test_a_folder_that_two_checkouts_compile_in_gives_each_its_own(tmp_path):
+    """Cargo alone gives the second, whose sources are older than the first one's object, that object."""
+    for name in ("first", "second"):
+        root = tmp_path / name
+        (root / "src").mkdir(parents=True)
+        (root / "src" / "main.rs").write_text(f'fn main() {{ eprintln!("{name}") }}\n')
+        (root / "Cargo.toml").write_text('[package]\nname = "program"\nversion = "0.1.0"\n[workspace]\n')
+        (root / "Cargo.lock").write_text('version = 4\n\n[[package]]\nname = "program"\nversion = "0.1.0"\n')
+    build = 'cd "$ROOT" && cargo build --quiet --release --locked && "$CARGO_TARGET_DIR/release/program"'
+    commands = [f'ROOT={tmp_path / name}; {{clean}} {build}' for name in ("first", "second", "first")]
+    shared = "; ".join(command.format(clean="clean_of_other_checkouts;") for command in commands)
+    assert shell(tmp_path / "cleaned", shared) == ["first", "second", "first"]
+    alone = "; ".join(command.format(clean="") for command in commands)
+    assert shell(tmp_path / "alone", alone) == ["first"] * 3, "cargo tells checkouts apart by itself: clean_of_other_checkouts is no longer needed"
+
+
 @pytest.mark.parametrize(("ahead", "holder"), [("$!", "its installation in the background"), ("", "another run of these scripts")])
 def test_a_run_that_waits_says_for_whom(tmp_path, ahead, holder):
     commands = f"""install_environment() {{ :; }}
