@@ -4,11 +4,23 @@
 # used, and nothing outside the output folder (default: gpu_check_results) stays. It ends within 10 minutes, and says of each part: passed, failed,
 # or skipped and what is missing for it. Run it in the folder that the file of scripts/gpu_bundle.sh unpacks to.
 # Exit code: 0 all that could be checked passed; 1 something failed; 2 nothing of the GPU could be checked.
-# The Python is python3, or the one that GPU_CHECK_PYTHON names. --cpu tries the check itself on a machine without a GPU.
+# The Python is the one that GPU_CHECK_PYTHON names, else python3 or one below /opt, whichever has PyTorch. --cpu tries the check itself on a machine without a GPU.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-python=${GPU_CHECK_PYTHON:-python3}
+# The first that has PyTorch, else the first that has NumPy: environments are not always on PATH.
+find_python() {
+  local module candidate
+  for module in torch numpy; do
+    for candidate in python3 /opt/*/.venv/bin/python3 /opt/*/bin/python3; do
+      if "$candidate" -c "import sys, importlib.util as u; sys.exit(sys.version_info < (3, 9) or not (u.find_spec('numpy') and u.find_spec('$module')))" 2>/dev/null; then
+        printf '%s\n' "$candidate"
+        return
+      fi
+    done
+  done
+  printf 'python3\n'
+}
 nothing() {
   printf 'skipped: %s\n' "$*" >&2
   exit 2
@@ -18,6 +30,7 @@ case ${1:-} in -h | --help)
   exit
   ;;
 esac
+python=${GPU_CHECK_PYTHON:-$(find_python)}
 [[ -d $here/triton ]] || nothing "an unpacked bundle ($here is none). scripts/gpu_bundle.sh makes one, on a machine with a network"
 command -v "$python" >/dev/null || nothing "$python. GPU_CHECK_PYTHON names another Python"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from .check import BUILT_IN, PYTHON, Check
+from .check import BUILT_IN, PYTHON, SERVES_NONE, Check
 from .driver import gpus, provide
 from .needs import Machine
 from .report import OutOfTime, Report, Skip
@@ -83,7 +83,10 @@ def main() -> int:
     report = Report(given.output_folder.resolve(), SECONDS)
     watch(report)
     bundle = given.bundle.resolve()
-    work = Path(tempfile.mkdtemp(prefix="gpu_check_"))
+    # Not in /tmp, from which a machine may load no libraries.
+    work = Path(tempfile.mkdtemp(prefix="work_", dir=report.folder))
+    # Otherwise Triton opens every GPU of the machine, at each start.
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     try:
         run_parts({name: every[name] for name in wanted}, bundle, work, report, gpu=not given.cpu)
     except OutOfTime:
@@ -156,7 +159,7 @@ def run_parts(parts: dict[str, Part], bundle: Path, work: Path, report: Report, 
             with within(PYTHON_S, report):
                 return importlib.import_module("gpu_check.python_network").refused(Check(bundle, folder, backends, report, gpu))
         except TimeoutError as error:
-            return f"Triton's Python backend, which does not serve a network of three lines here: {error}"
+            return SERVES_NONE.format(error)
 
     def run(name: str, part: Part) -> str | None:
         if missing := machine.missing(*part.needs):
@@ -165,7 +168,7 @@ def run_parts(parts: dict[str, Part], bundle: Path, work: Path, report: Report, 
         if "triton" in part.needs and (lacking := no_python(on_gpu)):
             if part.python:
                 raise Skip(lacking)
-            report.say(f"network: built in, since the Python backend's lacks {lacking}")
+            report.say(f"network: built in alone. Missing for one in the Python backend: {lacking}")
         module = importlib.import_module(f"gpu_check.{name.removesuffix('_cpu')}")
         folder = work / name
         folder.mkdir()

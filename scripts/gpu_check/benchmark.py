@@ -12,7 +12,7 @@ import numpy as np
 from .check import BUILT_IN, PYTHON, Check
 from .driver import memory_in_use
 from .latency import FULL, Run, measure, memories, sizes, table, volume
-from .regions import CudaRegion
+from .regions import CudaRegion, room
 from .report import Skip
 from .repositories import network, spleen
 from .server import Server
@@ -30,8 +30,7 @@ def run(check: Check) -> None:
     if not has_room():
         # What lies on the GPU needs no room there.
         ways = {way: kind for way, kind in ways.items() if kind is CudaRegion}
-        free = shutil.disk_usage("/dev/shm").free >> 20
-        short = f"{NEEDS_SHM >> 20} MiB of /dev/shm, for the Python backend ({free} MiB are free; in a container: --shm-size)"
+        short = f"{NEEDS_SHM >> 20} MiB of /dev/shm, for the Python backend ({room() >> 20} MiB are free; in a container: --shm-size)"
         if ways:
             check.say(f"the Python backend over {', '.join(ways)} alone, for want of {short}")
         else:
@@ -83,14 +82,14 @@ def tell(check: Check, theirs: dict[str, Run], ours: dict[str, Run]) -> None:
 
 
 def has_room() -> bool:
-    return shutil.disk_usage("/dev/shm").free >= NEEDS_SHM
+    return room() >= NEEDS_SHM
 
 
 def python_options(unet: Path | None) -> list[str]:
     if not unet:
         return []
-    room = {"shm-default-byte-size": SHM_DEFAULT, "shm-growth-byte-size": SHM_GROWTH} if has_room() else {}
-    return [f"--backend-config=python,{key}={value}" for key, value in {"stub-timeout-seconds": 120, **room}.items()]
+    shared = {"shm-default-byte-size": SHM_DEFAULT, "shm-growth-byte-size": SHM_GROWTH} if has_room() else {}
+    return [f"--backend-config=python,{key}={value}" for key, value in {"stub-timeout-seconds": 120, **shared}.items()]
 
 
 def random_unet(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from .report import Report
 
 # threshold_backend, which needs nothing; and Triton's Python backend on this machine's PyTorch.
 BUILT_IN, PYTHON = "threshold", "python"
+SERVES_NONE = "a Python backend of Triton that serves a network of three lines (here: {})"
 TITLES = {BUILT_IN: "built in", PYTHON: "in the Python backend"}
 
 

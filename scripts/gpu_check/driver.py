@@ -26,13 +26,18 @@ def library() -> ctypes.CDLL:
         raise
 
 
+class _Place(ctypes.Structure):
+    """Dl_info."""
+
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
 def path() -> Path | None:
     """The file that the loader took."""
-    library()
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if "/libcuda.so" in line:
-            return Path(line.split(maxsplit=5)[5])
-    return None
+    place = _Place()
+    if not ctypes.CDLL(None).dladdr(ctypes.cast(library().cuInit, ctypes.c_void_p), ctypes.byref(place)):
+        return None
+    return Path(os.fsdecode(place.file)).absolute()
 
 
 def provide(folder: Path) -> None:
@@ -66,7 +71,9 @@ def gpus() -> tuple[int, str]:
 def call(name: str, *arguments) -> None:
     """A call in the primary context, which torch uses too."""
     _enter()
-    check(name, getattr(library(), name)(*arguments))
+    if not (function := getattr(library(), name, None)):
+        raise RuntimeError(f"the driver has no {name}")
+    check(name, function(*arguments))
 
 
 def check(name: str, code: int) -> None:
@@ -81,7 +88,7 @@ def _enter() -> None:
         ("cuInit", 0),
         ("cuDeviceGet", ctypes.byref(device), 0),
         ("cuDevicePrimaryCtxRetain", ctypes.byref(context), device),
-        ("cuCtxSetCurrent", context),
+        ("cuCtxPushCurrent_v2", context),
     ):
         check(name, getattr(library(), name)(*arguments))
 

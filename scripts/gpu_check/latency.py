@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import time
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ import numpy as np
 
 from .check import Check
 from .driver import sharing_refused
-from .regions import CudaRegion, Region, SystemRegion
+from .regions import CudaRegion, Region, SystemRegion, room
 from .repositories import NETWORK
 from .server import Server
 
@@ -56,7 +55,7 @@ def memories(check: Check) -> dict[str, type[Region] | None]:
     found: dict[str, type[Region] | None] = {}
     size = sizes(check)
     # INPUT0, and MASK and CONTOUR in FP32.
-    if shutil.disk_usage("/dev/shm").free > 4 * (size.voxels + 2 * size.grid_voxels):
+    if room() > 4 * (size.voxels + 2 * size.grid_voxels):
         found["system shared memory"] = SystemRegion
     if check.gpu and not sharing_refused():
         found["CUDA shared memory"] = CudaRegion

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from .check import PYTHON, Check
+from .check import PYTHON, SERVES_NONE, Check
 from .regions import CudaRegion
 from .repositories import NETWORK, network
 from .server import Server
@@ -27,7 +27,7 @@ def refused(check: Check) -> str:
                     arrays, _ = server.infer(NETWORK, x, {"OUTPUT__0": target}, given, tensor="INPUT__0")
                     found = target.read() if target else arrays["OUTPUT__0"].tobytes()
                 if found != scores.tobytes():
-                    return "Triton's Python backend on this PyTorch, which gives other scores than NumPy"
+                    return SERVES_NONE.format("other scores than NumPy's")
     except (OSError, RuntimeError) as error:
-        return f"Triton's Python backend, which does not serve a network of three lines here: {error}"
+        return SERVES_NONE.format(error)
     return ""

@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import mmap
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -39,19 +40,27 @@ class Region:
         raise NotImplementedError
 
 
+SHM = Path("/dev/shm")
+
+
+def room() -> int:
+    """Bytes that are free for system shared memory."""
+    return shutil.disk_usage(SHM).free if SHM.is_dir() else 0
+
+
 class SystemRegion(Region):
     path = "systemsharedmemory"
 
     def __init__(self, byte_size: int):
         super().__init__(byte_size)
-        self.file = Path("/dev/shm") / self.name
+        self.file = SHM / self.name
         with self.file.open("x+b") as file:
             try:
                 # Room that is promised and not there would be a SIGBUS in whoever touches it first.
                 os.posix_fallocate(file.fileno(), 0, byte_size)
             except OSError as error:
                 self.file.unlink()
-                raise RuntimeError(f"/dev/shm has no room for {byte_size} bytes: {error.strerror}") from None
+                raise RuntimeError(f"{SHM} has no room for {byte_size} bytes: {error.strerror}") from None
             self.memory = mmap.mmap(file.fileno(), byte_size)
 
     def description(self) -> dict:

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gpu_check import benchmark, parity, sanitizer, steps  # noqa: E402
+from gpu_check import benchmark, parity, placement, sanitizer, steps  # noqa: E402
 from gpu_check.check import Check  # noqa: E402
 from gpu_check.latency import Run  # noqa: E402
 from gpu_check.report import FAILED, NOTHING_CHECKED, PASSED, OutOfTime, Report, Skip  # noqa: E402
@@ -112,7 +112,7 @@ def test_a_python_with_numpy_alone_checks_with_the_network_that_is_built_in(bund
     assert done.returncode == PASSED, done.stdout + done.stderr
     assert (parity, placement) == ("passed", "passed")
     checked_networks(done, "built in")
-    assert "network: built in, since the Python backend's lacks the Python module torch" in done.stdout
+    assert "network: built in alone. Missing for one in the Python backend: the Python module torch" in done.stdout
     assert torchscript == "skipped: the Python module torch"
     assert benchmark.startswith("skipped: the Python module torch") and benchmark.endswith("This backend was measured alone")
     assert "this backend over HTTP: " in done.stdout
@@ -208,6 +208,61 @@ def test_what_compute_sanitizer_finds_fails_the_check(tmp_path, monkeypatch, scr
     report = Report(tmp_path / "out", 60)
     report.part("sanitizer", lambda: sanitizer.run(Check(tmp_path, tmp_path, tmp_path, report, gpu=False)), 0)
     assert report.outcomes["sanitizer"].startswith(outcome)
+
+
+def test_the_python_is_found_that_has_the_modules(bundle, tmp_path):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = check(bundle, tmp_path / "out", "--cpu", "--parts", "sanitizer", python="", PATH=path)
+    assert f"({Path(sys.executable).parent / 'python3'})" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("free", "said"), [(1 << 40, None), (1 << 20, "system shared memory: 1 MiB of /dev/shm are free")])
+def test_placement_says_which_memory_it_left_out(tmp_path, monkeypatch, free, said):
+    """CUDA shared memory too, where the driver does not let processes share memory."""
+    refused = "CUDA memory cannot be shared between processes here (cuIpcGetMemHandle failed with CUDA error 801)"
+    seen = []
+
+    def every(_check, _backend, _kinds, memories, _volume, _wrong):
+        seen.extend(memories)
+        return {"one": (b"1", b"1")}
+
+    monkeypatch.setattr(placement, "every", every)
+    monkeypatch.setattr(placement, "room", lambda: free)
+    monkeypatch.setattr(placement, "sharing_refused", lambda: refused)
+    report = Report(tmp_path / "out", 60)
+    report.part("placement", lambda: placement.run(Check(tmp_path, tmp_path, tmp_path, report, gpu=True)), 0)
+    assert report.outcomes["placement"] == f"passed: without {said}; CUDA shared memory: {refused}".replace("None; ", "")
+    assert seen == (["host"] if said else ["host", "system"])
+    assert report.finish({"placement"}) == PASSED
+
+
+def test_memory_of_a_gpu_through_the_driver(bundle, emulated):
+    """On the emulated driver, which lets no process share memory."""
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER],
+        env={**os.environ, "PYTHONPATH": str(bundle), "LD_LIBRARY_PATH": str(emulated)}, capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+DRIVER = """
+import ctypes, os, tempfile
+from pathlib import Path
+from gpu_check import driver, regions
+
+assert driver.gpus()[0] > 0
+before = driver.memory_in_use()
+region = regions.CudaRegion(1 << 20)
+assert driver.memory_in_use() - before >= 1 << 20
+region.close()
+assert driver.memory_in_use() == before
+with tempfile.TemporaryDirectory() as folder:
+    driver.provide(Path(folder) / "driver")
+    assert os.environ["LD_LIBRARY_PATH"].startswith(f"{folder}/driver:")
+    for name in ("libcuda.so", "libcuda.so.1"):
+        assert (Path(folder) / "driver" / name).resolve() == driver.path().resolve()
+assert "(the driver has no cuIpcGetMemHandle)" in driver.sharing_refused()
+"""
 
 
 def test_what_is_no_bundle_and_no_part_is_said(tmp_path):
