@@ -134,9 +134,8 @@ def run_parts(parts: dict[str, Part], bundle: Path, work: Path, report: Report, 
     machine = Machine(bundle)
     own_monai = importlib.util.find_spec("monai")
     if not own_monai:
-        # Last, so that nothing of the machine's is hidden; in the environment too, for the Python backend.
+        # Last, so that nothing of the machine's is hidden.
         sys.path.append(str(bundle / "python"))
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(bundle / "python")]))
     describe(bundle, report)
     if not own_monai:
         report.say("monai is the bundle's")

@@ -115,6 +115,10 @@ def stack(check: Check, title: str, unet: Path | None, ways: dict, wrong: list[s
     folder = spleen(check.bundle, repository, check.gpu, size.grid, {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}, backend=backend)
     if backend == "python":
         shutil.copy(check.bundle / "benches" / "python_backend" / "spleen_seg" / "1" / "model.py", folder)
+        monai = Path(find_spec("monai").origin).parent
+        if monai.parent == check.bundle / "python":
+            # The Python backend reads no PYTHONPATH, but finds what lies beside a model.
+            (folder / "monai").symlink_to(monai)
     image, before = volume(size.volume), gpu_memory(check)
     seconds = 12 if size is FULL else 1
     with Server(check, repository, f"benchmark_{backend}", *python_options(unet)) as server:
