@@ -55,8 +55,12 @@ impl Server {
     }
 
     pub fn load_config(&self, kind: (u32, i32), config: Value) -> Result<LoadedModel<'_>, HostError> {
-        let mut spec = ModelSpec::new("spleen_seg", config);
+        let mut spec = spec(config);
         spec.instances = vec![kind];
+        self.load_spec(spec)
+    }
+
+    pub fn load_spec(&self, spec: ModelSpec) -> Result<LoadedModel<'_>, HostError> {
         self.host.load(exported_entry_points!(), spec)
     }
 
@@ -95,6 +99,11 @@ pub fn native_config(data_type: &str, parameters: Value) -> Value {
     let native = outputs_of(["MASK_NATIVE", "CONTOUR_NATIVE"], data_type, [1, -1, -1, -1]);
     config["output"].as_array_mut().unwrap().extend(native);
     config
+}
+
+/// The model with this configuration.
+pub fn spec(config: Value) -> ModelSpec {
+    ModelSpec::new("spleen_seg", config)
 }
 
 /// A parameter's value, as configurations have it.

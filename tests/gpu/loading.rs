@@ -33,6 +33,15 @@ fn what_a_gpu_or_driver_lacks_is_said_in_one_line() {
 }
 
 #[test]
+fn an_instance_of_another_kind_is_refused() {
+    let server = Server::new(HOST);
+    let error = server.load((TRITONSERVER_INSTANCEGROUPKIND_MODEL, 0)).map(drop).unwrap_err();
+    let expected = "instance 'spleen_seg_0' is KIND_MODEL; accepted by this build is KIND_CPU and KIND_GPU";
+    assert_eq!(error.message, expected);
+    server.check();
+}
+
+#[test]
 fn a_refused_instance_loads_once_the_driver_is_there() {
     let server = Server::new(HOST);
     server.driver.fail("cuInit", 0, 1, 100);

@@ -178,6 +178,27 @@ fn an_instance_on_another_gpu_uses_that_one() {
 }
 
 #[test]
+fn instances_beside_each_other_on_one_gpu_and_on_two_answer_each_with_its_own() {
+    let second = (TRITONSERVER_INSTANCEGROUPKIND_GPU, 1);
+    let expected: Vec<_> = (0..6).map(|seed| expected(request(seed))).collect();
+    let server = Server::new(GPU_0);
+    let mut spec = spec(config("TYPE_FP32", json!({"max_in_flight": text("2")})));
+    spec.instances = vec![GPU_KIND, GPU_KIND, second];
+    let model = server.load_spec(spec).unwrap();
+    for _ in 0..5 {
+        let running: Vec<_> = (0..3)
+            .map(|at| model.execute_on(at, [request(2 * at as u32), request(2 * at as u32 + 1)]))
+            .collect();
+        let answers = running.iter().flat_map(|execution| execution.wait());
+        for (answer, expected) in answers.zip(&expected) {
+            assert!(outputs(&answer) == *expected);
+        }
+    }
+    model.unload();
+    server.check();
+}
+
+#[test]
 fn a_mask_on_the_gpu_is_compared_with_a_shadow_models() {
     let found = |kind, memory| {
         let server = Server::new(memory);
@@ -185,8 +206,6 @@ fn a_mask_on_the_gpu_is_compared_with_a_shadow_models() {
             let [h, w, d] = SIZE;
             call.respond(vec![ChildOutput::fp32("MASK", &[1, 1, h, w, d], &vec![0.0; (h * w * d) as usize])]);
         });
-        // Ready, so that requests are none of a warm-up: the fake host says so of children.
-        server.host.child("spleen_seg", |call| call.fail(TRITONSERVER_ERROR_INTERNAL, "called"));
         // While the network works, the input is copied for the other model; a request whose network is faster is not compared.
         server.host.child("segmentation_3d", move |call| {
             std::thread::sleep(Duration::from_millis(50));
