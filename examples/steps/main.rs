@@ -38,9 +38,9 @@ use std::time::Instant;
 use npy::Npy;
 use serde_json::{Value, json};
 use triton_spleenseg::config::PipelineConfig;
-use triton_spleenseg::cpu::{Cpu, Input, Labels, Logits, Output, Tensor, Threads};
+use triton_spleenseg::cpu::{Cpu, HostDevice, Input, Labels, Logits, Output, Threads};
 use triton_spleenseg::native::Placement;
-use triton_spleenseg::pipeline::{Device, Pipeline, Wanted};
+use triton_spleenseg::pipeline::{Pipeline, Wanted};
 use triton_spleenseg::volume::{BoundingBox, LabelType, LogitType, Shape3, VoxelType};
 
 type Answer = Result<Value, Box<dyn Error>>;
@@ -52,29 +52,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("kernels") => serve(&kernels::Kernels::default()),
         Some(other) => Err(format!("unknown device {other}; without one it is the CPU, with \"kernels\" the CUDA kernels compiled for the host").into()),
     }
-}
-
-/// The steps on any device whose buffers are the host's.
-trait HostDevice:
-    for<'a> Device<
-        Input<'a> = Input<'a>,
-        Tensor = Tensor,
-        Logits<'a> = Logits<'a>,
-        Labels = Labels,
-        Output<'a> = Output<'a>,
-    >
-{
-}
-
-impl<D> HostDevice for D where
-    D: for<'a> Device<
-            Input<'a> = Input<'a>,
-            Tensor = Tensor,
-            Logits<'a> = Logits<'a>,
-            Labels = Labels,
-            Output<'a> = Output<'a>,
-        >
-{
 }
 
 fn serve(device: &impl HostDevice) -> Result<(), Box<dyn Error>> {

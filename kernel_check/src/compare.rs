@@ -8,7 +8,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use triton_backend_api::{Error, Result};
 use triton_spleenseg::cpu::reference::Reference;
-use triton_spleenseg::cpu::{self, Threads};
+use triton_spleenseg::cpu::{self, HostDevice, Threads};
 use triton_spleenseg::cuda::Gpu;
 use triton_spleenseg::volume::Shape3;
 
@@ -17,7 +17,7 @@ use crate::driver::{Driver, Manner};
 use crate::patterns::numbers;
 use crate::real::{self, Sizes};
 use crate::report::Report;
-use crate::steps::{Cpu, Steps};
+use crate::steps::Steps;
 
 /// Voxels of all repetitions of a case, so that smaller ones are repeated more often.
 const VOXELS: usize = 80_000_000;
@@ -38,7 +38,14 @@ impl<'g> Checked<'g> {
     ///
     /// # Errors
     /// The GPU is of no more use.
-    fn check(&self, manner: Manner, cpu: &impl Cpu, times: usize, name: &str, case: &Case) -> Result<()> {
+    fn check(
+        &self,
+        manner: Manner,
+        cpu: &impl HostDevice,
+        times: usize,
+        name: &str,
+        case: &Case,
+    ) -> Result<()> {
         let driver = Driver::new(self.gpu, manner)?;
         let what = format!("{name}: {case}; {driver:?}");
         let compared = self.report.watch(what, || Steps { machine: &driver, cpu, times }.check(case));

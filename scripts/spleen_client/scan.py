@@ -19,8 +19,10 @@ DESCRIPTION_BYTES = 79  # of NIfTI's descrip, which ends with a zero
 
 def doubt(voxels: np.ndarray) -> str:
     """Why these values are hardly Hounsfield units, or nothing: every CT has air or fat in it, a label map has not."""
-    lowest, highest = (f.reduce(voxels, axis=None) for f in (np.fmin, np.fmax))  # which pass over NaN
-    return f"values from {lowest:g} to {highest:g}: are these Hounsfield units?" if lowest > LOWEST_HU else ""
+    lowest = np.fmin.reduce(voxels, axis=None)  # passes over NaN
+    if not lowest > LOWEST_HU:
+        return ""
+    return f"values from {lowest:g} to {np.fmax.reduce(voxels, axis=None):g}: are these Hounsfield units?"
 
 
 class Scan:

@@ -36,6 +36,29 @@ use crate::pipeline::{Argmax, CropScaleResize, Device};
 use crate::volume::{Foreground, Shape3};
 use components::Scratch;
 
+/// The steps on any device whose buffers are the host's.
+pub trait HostDevice:
+    for<'a> Device<
+        Input<'a> = Input<'a>,
+        Tensor = Tensor,
+        Logits<'a> = Logits<'a>,
+        Labels = Labels,
+        Output<'a> = Output<'a>,
+    >
+{
+}
+
+impl<D> HostDevice for D where
+    D: for<'a> Device<
+            Input<'a> = Input<'a>,
+            Tensor = Tensor,
+            Logits<'a> = Logits<'a>,
+            Labels = Labels,
+            Output<'a> = Output<'a>,
+        >
+{
+}
+
 /// The host: its threads, and the memory that it keeps between requests.
 pub struct Cpu {
     threads: Threads,

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use triton_backend_api::{self as api, Error};
 use triton_spleenseg::config::{KeepLargest, ResizeMode, Scale};
-use triton_spleenseg::cpu::{Input, Labels, Logits, Output, Tensor};
+use triton_spleenseg::cpu::{HostDevice, Input, Labels, Logits, Output};
 use triton_spleenseg::cuda::steps::{self, Indices, InputSpan, LabelsSpan, LogitsSpan};
 use triton_spleenseg::native::Placement;
-use triton_spleenseg::pipeline::{CropScaleResize, Device};
+use triton_spleenseg::pipeline::CropScaleResize;
 use triton_spleenseg::volume::LabelType;
 
 use crate::cases::{Case, Image, Map, Scores};
@@ -15,29 +15,6 @@ use crate::machine::Machine;
 
 /// How far resampled voxels may differ.
 const TOLERANCE: f32 = 1e-5;
-
-/// The steps on the CPU, in one of their forms.
-pub trait Cpu:
-    for<'a> Device<
-        Input<'a> = Input<'a>,
-        Tensor = Tensor,
-        Logits<'a> = Logits<'a>,
-        Labels = Labels,
-        Output<'a> = Output<'a>,
-    >
-{
-}
-
-impl<D> Cpu for D where
-    D: for<'a> Device<
-            Input<'a> = Input<'a>,
-            Tensor = Tensor,
-            Logits<'a> = Logits<'a>,
-            Labels = Labels,
-            Output<'a> = Output<'a>,
-        >
-{
-}
 
 /// A machine, and the CPU's steps that it is compared with.
 pub struct Steps<'s, M, C> {
@@ -47,7 +24,7 @@ pub struct Steps<'s, M, C> {
     pub times: usize,
 }
 
-impl<M: Machine, C: Cpu> Steps<'_, M, C> {
+impl<M: Machine, C: HostDevice> Steps<'_, M, C> {
     /// # Errors
     /// The machine gives something else than the CPU, or nothing: which case that is, on which machine, and what.
     pub fn check(&self, case: &Case) -> Result<(), String> {
