@@ -15,7 +15,7 @@ import pytest
 import reference
 import tritonclient.grpc
 from checks import TRIED, Expected
-from leaks import wait_for
+from leaks import wait_for, waiting
 from models import Repository
 from test_operation import WARMUP, metric
 from tritonclient.utils import InferenceServerException as Failed
@@ -178,6 +178,8 @@ def test_the_server_ends_with_requests_at_the_network_in_the_queue_and_given_up(
         for _ in range(6)
     ]
     wait_for(go.with_suffix(".begun").exists)
+    # Each has been accepted: one at work in the network and one in its queue, one that waits for a place, and three in the queue of ours.
+    wait_for(lambda: waiting(server) == 4)
     calls[3].cancel()
     assert came.get(timeout=60)[1] is not None
     server.process.send_signal(signal.SIGTERM)
