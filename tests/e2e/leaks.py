@@ -12,7 +12,7 @@ from pathlib import Path
 GRPC = re.compile(r"grpc|event_engine|resolver|timer|default-executo", re.IGNORECASE)
 
 
-def wait_for(what: Callable[[], bool], within_s: float = 30, why: Callable[[], str] = lambda: "") -> None:
+def wait_for(what: Callable[[], bool], within_s: float = 120, why: Callable[[], str] = lambda: "") -> None:
     deadline = time.monotonic() + within_s
     while not what():
         assert time.monotonic() < deadline, f"it did not come to pass in {within_s} s. {why()}"
@@ -20,14 +20,14 @@ def wait_for(what: Callable[[], bool], within_s: float = 30, why: Callable[[], s
 
 
 def threads(pid: int) -> Counter:
-    """How many threads there are of each name; one that has just ended is not there."""
+    """How many threads there are of each name, but for gRPC's; one that has just ended is not there."""
     names = Counter()
     for path in Path(f"/proc/{pid}/task").glob("*/comm"):
         try:
             names[path.read_text().strip()] += 1
         except (FileNotFoundError, ProcessLookupError):
             pass
-    return names
+    return Counter({name: count for name, count in names.items() if not GRPC.search(name)})
 
 
 def descriptors(pid: int) -> Counter:
@@ -66,8 +66,7 @@ class Held:
         self.before = self.now()
 
     def now(self) -> dict[str, Counter]:
-        ours = Counter({name: count for name, count in threads(self.pid).items() if not GRPC.search(name)})
-        return {"threads": ours, "descriptors": descriptors(self.pid), "processes": Counter(stubs=children(self.pid))}
+        return {"threads": threads(self.pid), "descriptors": descriptors(self.pid), "processes": Counter(stubs=children(self.pid))}
 
     def more(self) -> dict[str, Counter]:
         return {kind: more for kind, held in self.now().items() if (more := held - self.before[kind])}

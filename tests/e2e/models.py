@@ -50,7 +50,7 @@ def after(seconds, value):
 def meet(mine, other, value):
     """The value once another model, in a process of its own, has come to the same place."""
     open(mine, "w").close()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 150
     while not os.path.exists(other):
         if time.monotonic() > deadline:
             raise RuntimeError("the other model was not called meanwhile")
@@ -108,7 +108,7 @@ def fail(text):
 def when(path, value):
     """The value once the test has written a file there; `path`.begun says that this waits for it."""
     open(path + ".begun", "w").close()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while not os.path.exists(path):
         if time.monotonic() > deadline:
             raise ValueError(path + " has not come")

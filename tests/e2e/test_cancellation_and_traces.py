@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import clients
 import numpy as np
@@ -12,10 +11,8 @@ import pytest
 import reference
 import tritonclient.grpc
 from checks import assert_equals_monai
+from leaks import wait_for
 from models import Repository
-
-NETWORK_S = 4.0
-SLOW = f"after({NETWORK_S}, np.concatenate([0.5 - x, x - 0.5], axis=1))"
 
 
 @pytest.fixture(scope="module")
@@ -23,35 +20,31 @@ def volume() -> np.ndarray:
     return reference.blobs((45, 40, 30), seed=41)[None]
 
 
-def wait_for(what, within_s: float) -> float:
-    """Seconds until what() holds; fails where it does not within the time."""
-    start = time.monotonic()
-    while not what():
-        assert time.monotonic() < start + within_s, "it did not come to pass in time"
-        time.sleep(0.02)
-    return time.monotonic() - start
-
-
-def test_a_client_that_gives_up_ends_its_request_while_the_network_works(server, models, volume):
-    model = models.spleen(models.child(SLOW))
-    before = len(server.text())
-    ended = threading.Event()
+def test_a_client_that_gives_up_ends_its_request_while_the_network_works(server, models, commanded, volume, tmp_path):
+    model, go, ended = models.spleen(commanded), tmp_path / "go", threading.Event()
+    command = f"when({str(go)!r}, good(x))"
     given = tritonclient.grpc.InferInput("INPUT0", list(volume.shape), "FP32")
     given.set_data_from_numpy(volume)
-    call = server.grpc().async_infer(model, [given], callback=lambda result, error: ended.set(), request_id="gives-up")
-    time.sleep(1.0)  # prepared long since, and with the network
-    call.cancel()
-
-    def logged() -> bool:
-        return any("gives-up" in line and "cancelled" in line for line in server.text()[before:].splitlines())
-
-    assert wait_for(logged, 3.0) < NETWORK_S - 1.0 - 0.5, "the network was waited for all the same"
-    assert ended.wait(10)
+    call = server.grpc().async_infer(model, [given], callback=lambda result, error: ended.set(), request_id=command)
+    try:
+        wait_for(go.with_suffix(".begun").exists)
+        call.cancel()
+        # The network works on, and is not waited for.
+        wait_for(lambda: any(f"{model}: request '{command}'" in line and "cancelled" in line for line in server.text().splitlines()))
+        assert ended.wait(120)
+        wait_for(lambda: fails(models.client, model) == 1)
+    finally:
+        go.touch()
     (statistics,) = models.client.get_inference_statistics(model)["model_stats"]
     assert statistics["inference_stats"]["fail"]["count"] == 1
     assert statistics["inference_stats"]["success"]["count"] == 0
     # The instance is free, and the next request is answered as if nothing had been.
     assert_equals_monai(clients.grpc(server, model, volume), volume)
+
+
+def fails(client, model: str) -> int:
+    (statistics,) = client.get_inference_statistics(model)["model_stats"]
+    return statistics["inference_stats"]["fail"].get("count", 0)
 
 
 def test_the_call_of_the_network_is_a_child_of_the_requests_trace(start_server, tmp_path, volume):

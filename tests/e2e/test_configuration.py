@@ -60,7 +60,7 @@ def test_batches(server, models):
 
 def test_requests_of_a_dynamic_batch_have_their_own_fate(server, models):
     """One Execute with three requests, the middle one bad: two right answers and one error."""
-    extra = "\ndynamic_batching { max_queue_delay_microseconds: 400000 preferred_batch_size: [ 3 ] }\n"
+    extra = "\ndynamic_batching { max_queue_delay_microseconds: 60000000 preferred_batch_size: [ 3 ] }\n"
     model = models.pair(max_batch_size=4, extra=extra)
     good = reference.blobs((40, 44, 36), seed=11)[None]
     client = server.http()

@@ -7,6 +7,7 @@ import queue
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import clients
 import numpy as np
@@ -106,51 +107,69 @@ def test_grpc_clients_that_vanish_cancel_their_requests(server, model, volume, t
             command = f"when({str(go)!r}, good(x))"
             client.async_infer(model, [grpc_input(volume)], lambda result, error: ended.put(error), request_id=command)
         wait_for(go.with_suffix(".begun").exists)
+        # Two are at the network's two instances, one waits for a place.
+        wait_for(lambda: waiting(server) == 2)
         client.close()
         TRIED["clients that left"] += 5
-        assert all(ended.get(timeout=60) for _ in range(5))
-        # Those that the server had not seen whole by then are no requests.
-        wait_for(lambda: counts(server, model)[1] > 0 and waiting(server) == 0)
-        assert counts(server, model)[0] == 0
+        assert all(ended.get(timeout=120) for _ in range(5))
+        wait_for(lambda: sum(counts(server, model)) == 5 and waiting(server) == 0)
+        assert counts(server, model) == (0, 5)
     finally:
         go.touch()
 
 
 def test_cancelling_and_timeouts_in_asyncio(server, model, volume, good, tmp_path):
-    go = tmp_path / "go"
-    command = f"when({str(go)!r}, good(x))"
 
-    async def grpc() -> None:
+    def command(go: Path) -> str:
+        return f"when({str(go)!r}, good(x))"
+
+    async def at_the_network(call, go: Path) -> asyncio.Task:
+        task = asyncio.create_task(call)
+        while not task.done() and not go.with_suffix(".begun").exists():
+            await asyncio.sleep(0.01)
+        return task
+
+    async def grpc(go: Path) -> None:
         async with tritonclient.grpc.aio.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
-            waiting = asyncio.create_task(client.infer(model, [grpc_input(volume)], request_id=command))
-            while not go.with_suffix(".begun").exists():
-                await asyncio.sleep(0.01)
+            task = await at_the_network(client.infer(model, [grpc_input(volume)], request_id=command(go)), go)
             beside = client.infer(model, [grpc_input(volume)])
-            waiting.cancel()
+            task.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await waiting
+                await task
             good.assert_is(clients.grpc_answer(await beside))
-            with pytest.raises(tritonclient.grpc.InferenceServerException, match="Deadline Exceeded"):
-                await client.infer(model, [grpc_input(volume)], request_id=command, client_timeout=0.5)
+        go.touch()
 
-    async def http() -> None:
+    async def grpc_in_time(go: Path, seconds: float) -> bool:
+        """Whether the network had begun by then."""
+        async with tritonclient.grpc.aio.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+            with pytest.raises(tritonclient.grpc.InferenceServerException, match="Deadline Exceeded"):
+                await client.infer(model, [grpc_input(volume)], request_id=command(go), client_timeout=seconds)
+        begun = go.with_suffix(".begun").exists()
+        go.touch()
+        return begun
+
+    async def http(go: Path) -> None:
         async with tritonclient.http.aio.InferenceServerClient(f"127.0.0.1:{server.http_port}") as client:
             given = tritonclient.http.InferInput("INPUT0", list(volume.shape), "FP32")
             given.set_data_from_numpy(volume)
+            task = await at_the_network(client.infer(model, [given], request_id=command(go)), go)
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(client.infer(model, [given], request_id=command), 0.5)
+                await asyncio.wait_for(task, 0.01)
+        go.touch()
 
-    asyncio.run(grpc())
-    asyncio.run(http())
-    TRIED["clients that left"] += 3
-    go.touch()
-    # Two gave up over gRPC; the third one's network answered after its client had left.
-    wait_for(lambda: counts(server, model) == (2, 2), why=lambda: str(counts(server, model)))
+    asyncio.run(grpc(tmp_path / "cancelled"))
+    # A deadline that was over before the network had the request shows nothing.
+    tries = (0.5, 2, 8, 32)
+    tried = next(n for n, seconds in enumerate(tries, 1) if asyncio.run(grpc_in_time(tmp_path / f"late{seconds}", seconds)))
+    asyncio.run(http(tmp_path / "closed"))
+    TRIED["clients that left"] += 2 + tried
+    # Those that gave up over gRPC; the last one's network answered after its client had left.
+    wait_for(lambda: counts(server, model)[0] == 2 and 2 <= counts(server, model)[1] <= 1 + tried, why=lambda: str(counts(server, model)))
 
 
 def test_what_is_queued_when_its_client_leaves_is_never_begun(server, models, commanded, volume, good, tmp_path):
     """One request at a time; those behind it are cancelled before their turn, and the network is not asked for them."""
-    model = models.spleen(commanded, {"max_in_flight": "1"})
+    model, control = models.spleen(commanded, {"max_in_flight": "1"}), server.http()
     go = tmp_path / "go"
     first = server.grpc()
     came = queue.Queue()
@@ -161,12 +180,21 @@ def test_what_is_queued_when_its_client_leaves_is_never_begun(server, models, co
         first.async_infer(model, [grpc_input(volume)], lambda result, error: ended.put(error), request_id=f"when({str(touched)!r}, good(x))")
         for _ in range(4)
     ]
-    for call in calls:
-        call.cancel()
-        TRIED["clients that left"] += 1
-    assert all(ended.get(timeout=60) for _ in calls)
-    go.touch()
-    result, error = came.get(timeout=60)
+    # The server has them all: one waits for a place, three are in the queue.
+    wait_for(lambda: waiting(server) == 3)
+    before = len(server.text())
+    control.update_log_settings({"log_verbose_level": 1})
+    try:
+        for call in calls:
+            call.cancel()
+            TRIED["clients that left"] += 1
+        assert all(ended.get(timeout=120) for _ in calls)
+        # And it has been told: a client has its error before the server knows.
+        wait_for(lambda: server.text()[before:].count("Issuing cancellation") >= len(calls))
+    finally:
+        control.update_log_settings({"log_verbose_level": 0})
+        go.touch()
+    result, error = came.get(timeout=120)
     assert error is None
     good.assert_is(clients.grpc_answer(result))
     good.assert_is(clients.grpc(server, model, volume))

@@ -121,14 +121,17 @@ def test_a_decoupled_network_is_used_where_it_sends_one_response(server, models,
 
 
 def test_a_network_that_hangs_ends_its_request_with_the_timeout(server, commanded, models, meanwhile, volume, good, tmp_path):
-    impatient = models.spleen(commanded, {"segmentation_timeout_s": "0.3"})
+    impatient = models.spleen(commanded, {"segmentation_timeout_s": "5"})
     hung = tmp_path / "hung"
-    text = refused(clients.grpc, server, impatient, volume, f"when({str(hung)!r}, good(x))")
-    assert text == f"model '{commanded}' did not answer within 0.3 s (parameter segmentation_timeout_s)"
-    # Both instances of the network are busy now. A request waits for one of them, and its client may give up meanwhile.
-    text = refused(lambda *a, **o: clients.grpc(*a, client_timeout=0.3, **o), server, meanwhile, volume, "")
-    assert "Deadline Exceeded" in text
-    hung.touch()
+    try:
+        text = refused(clients.grpc, server, impatient, volume, f"when({str(hung)!r}, good(x))")
+        assert text == f"model '{commanded}' did not answer within 5 s (parameter segmentation_timeout_s)"
+        assert hung.with_suffix(".begun").exists()
+        # Both instances of the network are busy now. A request waits for one of them, and its client may give up meanwhile.
+        text = refused(lambda *a, **o: clients.grpc(*a, client_timeout=0.3, **o), server, meanwhile, volume, "")
+        assert "Deadline Exceeded" in text
+    finally:
+        hung.touch()
     good.assert_is(clients.http(server, impatient, volume))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
 import threading
-import time
 from pathlib import Path
 
 import clients
@@ -13,9 +13,8 @@ import pytest
 import reference
 import tritonclient.http
 from checks import assert_equals_monai
+from leaks import threads, wait_for
 from models import CHILD, TWO_CLASSES, Repository
-
-SLOW = "after(1.5, np.concatenate([0.5 - x, x - 0.5], axis=1))"
 
 
 @pytest.fixture(scope="module")
@@ -26,48 +25,54 @@ def volume() -> np.ndarray:
 class InBackground:
     """One request in a thread of its own."""
 
-    def __init__(self, server, model: str, volume: np.ndarray):
+    def __init__(self, server, model: str, volume: np.ndarray, **options):
         self.answer = self.error = None
-        self.thread = threading.Thread(target=self.run, args=(server, model, volume))
+        self.thread = threading.Thread(target=self.run, args=(server, model, volume, options))
         self.thread.start()
 
-    def run(self, server, model, volume):
+    def run(self, server, model, volume, options):
         try:
-            self.answer = clients.grpc(server, model, volume)
+            self.answer = clients.grpc(server, model, volume, **options)
         except Exception as error:  # kept for the test's own thread
             self.error = error
 
     def result(self) -> clients.Answer:
-        self.thread.join(60)
+        self.thread.join(120)
         assert not self.thread.is_alive()
         if self.error:
             raise self.error
         return self.answer
 
 
+def at_the_network(server, model: str, volume: np.ndarray, go: list[Path]) -> list[InBackground]:
+    """Requests that the network has begun with. It answers each once its file is there."""
+    running = [InBackground(server, model, volume, request_id=f"when({str(path)!r}, good(x))") for path in go]
+    wait_for(lambda: all(path.with_suffix(".begun").exists() for path in go))
+    return running
+
+
 def test_stopping_the_server_lets_requests_finish(start_server, tmp_path, volume):
-    repository = Repository(tmp_path)
-    model = repository.spleen(repository.child(SLOW, instances=3), {"max_in_flight": "3"})
-    server = start_server(tmp_path)
-    clients.http(server, model, volume)
+    repository = Repository(tmp_path / "models")
+    model = repository.spleen(repository.commanded(instances=3), {"max_in_flight": "3"})
+    server = start_server(repository.root)
+    go = [tmp_path / f"go{number}" for number in range(3)]
     # gRPC clients: Triton keeps answering those that it has begun with.
-    running = [InBackground(server, model, volume) for _ in range(3)]
-    time.sleep(0.7)
-    clients_of_server, server.clients = server.clients, []
-    for client in clients_of_server:
-        if isinstance(client, tritonclient.http.InferenceServerClient):
-            client.close()
-    assert server.stop(within_s=25) == 0, server.tail()
+    running = at_the_network(server, model, volume, go)
+    server.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: "in-flight requests" in server.text() or "Signal (15)" in server.text())
+    for path in go:
+        path.touch()
     for request in running:
         assert_equals_monai(request.result(), volume)
+    assert server.stop() == 0, server.tail()
 
 
-def test_unloading_lets_requests_finish(server, models, volume):
-    model = models.spleen(models.child(SLOW))
-    clients.http(server, model, volume)
-    running = InBackground(server, model, volume)
-    time.sleep(0.5)
+def test_unloading_lets_requests_finish(server, models, commanded, volume, tmp_path):
+    model, go = models.spleen(commanded), tmp_path / "go"
+    (running,) = at_the_network(server, model, volume, [go])
     models.unload(model)
+    wait_for(lambda: not models.client.is_model_ready(model))
+    go.touch()
     assert_equals_monai(running.result(), volume)
 
 
@@ -79,16 +84,12 @@ def test_loading_again_and_again(server, models, volume):
         assert threads_of(server, name), "an instance has threads of its own"
         models.unload(name)
     # Unloading goes on after the call has returned.
-    deadline = time.monotonic() + 20
-    while left := threads_of(server, name) + threads_of(server, "spleenseg-"):
-        assert time.monotonic() < deadline, f"threads are left: {left}"
-        time.sleep(0.05)
+    wait_for(lambda: not threads_of(server, name) + threads_of(server, "spleenseg-"), why=lambda: str(threads(server.process.pid)))
 
 
 def threads_of(server, prefix: str) -> list[str]:
     """The names of the server's threads that begin so; Linux keeps 15 characters."""
-    names = [path.read_text().strip() for path in Path(f"/proc/{server.process.pid}/task").glob("*/comm")]
-    return [name for name in names if name.startswith(prefix[:15])]
+    return [name for name in threads(server.process.pid) if name.startswith(prefix[:15])]
 
 
 def test_several_instances_give_the_same(server, models, volume):
@@ -150,20 +151,21 @@ def test_another_version_of_the_network_serves_without_a_reload(server, models, 
     assert_equals_monai(clients.grpc(server, model, volume), volume)
 
 
-def test_a_network_that_still_loads_is_unavailable(server, models, volume):
-    child = models.write.child()
+def test_a_network_that_still_loads_is_unavailable(server, models, volume, tmp_path):
+    child, begun, go = models.write.child(), tmp_path / "begun", tmp_path / "go"
     with (models.write.root / child / "1" / "model.py").open("a") as source:
-        source.write("\n\ntime.sleep(4)\n")
+        source.write(f"\n\nopen({str(begun)!r}, 'w').close()\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\n")
     model = models.spleen(child)
     # By gRPC: an HTTP client of tritonclient belongs to one thread.
     loading = threading.Thread(target=server.grpc().load_model, args=(child,))
     loading.start()
     models.loaded.append(child)
-    time.sleep(1)
     try:
+        wait_for(begun.exists)
         with pytest.raises(tritonclient.http.InferenceServerException, match=child) as refused:
             clients.grpc(server, model, volume)
     finally:
+        go.touch()
         loading.join(60)
     assert refused.value.status() == "StatusCode.UNAVAILABLE"
     assert_equals_monai(clients.grpc(server, model, volume), volume)
@@ -176,7 +178,7 @@ def test_a_resource_that_network_and_caller_both_need_ends_with_the_timeout(star
     """The rate limiter's dead end: a caller that waits for a place keeps what the network needs. Nobody waits for ever."""
     repository = Repository(tmp_path)
     child = repository.child()
-    model = repository.spleen(child, {"max_in_flight": "1", "segmentation_timeout_s": "1"})
+    model = repository.spleen(child, {"max_in_flight": "1", "segmentation_timeout_s": "3"})
     for name in (child, model):
         path = tmp_path / name / "config.pbtxt"
         text = path.read_text()

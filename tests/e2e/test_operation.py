@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import clients
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 import reference
 import tritonclient.http
 from checks import assert_equals_monai, expected
+from leaks import loaded, wait_for
 from models import SIZE, TWO_CLASSES, Repository
 
 Refused = tritonclient.http.InferenceServerException
@@ -30,13 +30,6 @@ def metric(server, name: str, model: str, **labels) -> float:
         if found and wanted.items() <= dict(re.findall(r'(\w+)="([^"]*)"', found.group(1))).items():
             return float(found.group(2))
     return 0.0
-
-
-def wait_for(what, within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.05)
 
 
 def test_steps_bytes_and_volumes_are_counted(server, models, volume):
@@ -105,8 +98,13 @@ def test_a_warm_up_with_its_network_there_runs_it(start_server, tmp_path):
     model = repository.spleen(child, extra=WARMUP)
     server = start_server(repository.root, "--model-control-mode=explicit", "--log-verbose=1", f"--load-model={child}")
     server.http().load_model(model)
-    (statistics,) = server.http().get_inference_statistics(child)["model_stats"]
-    assert statistics["inference_stats"]["success"]["count"] == 1
+
+    def successes() -> int:
+        (statistics,) = server.http().get_inference_statistics(child)["model_stats"]
+        return statistics["inference_stats"]["success"].get("count", 0)
+
+    # Stock Python models are counted some time after they have answered.
+    wait_for(lambda: successes() == 1)
     assert server.stop() == 0
 
 
@@ -124,8 +122,21 @@ def shadowed(models, shadow: str, every: int = 1, **parameters) -> str:
     return models.pair({"shadow_model": shadow, "shadow_every": str(every), **parameters})
 
 
+OUTCOMES = ("compared", "shadow_failed", "skipped_busy", "skipped_not_copied", "request_failed")
+
+
+def outcomes(server, model: str) -> float:
+    """How many requests it is known of what became of them."""
+    return sum(metric(server, "spleenseg_shadow_requests_total", model, outcome=outcome) for outcome in OUTCOMES)
+
+
+def settle(server, model: str) -> None:
+    """Waits until that is known of all requests, each of which has one volume and was chosen."""
+    wait_for(lambda: outcomes(server, model) == metric(server, "spleenseg_volumes_total", model))
+
+
 def compare(server, model: str, volume: np.ndarray, times: int = 1) -> None:
-    """Requests until so many were compared: a network faster than the copy of its input skips some."""
+    """Requests until so many were compared: a network faster than the copy of its input skips some. None is on its way at the end."""
     for number in range(times):
         done = metric(server, "spleenseg_shadow_requests_total", model, outcome="compared")
 
@@ -134,6 +145,7 @@ def compare(server, model: str, volume: np.ndarray, times: int = 1) -> None:
             return metric(server, "spleenseg_shadow_requests_total", model, outcome="compared") > done
 
         wait_for(another)
+    settle(server, model)
 
 
 def volumes_of(server, model: str) -> tuple[float, float, float]:
@@ -181,35 +193,38 @@ def test_a_failing_or_missing_shadow_is_the_operators_business_alone(server, mod
         assert metric(server, "spleenseg_failures_total", model) == 0
 
 
-def test_the_client_does_not_wait_for_the_shadow_and_others_are_skipped(server, models, volume):
+def test_the_client_does_not_wait_for_the_shadow_and_others_are_skipped(server, models, volume, tmp_path):
     size = ", ".join(map(str, SIZE))
-    slow = stub(models, f"after(10, np.ones((len(x), 1, {size}), np.float32))")
-    # The network takes its time, so that every copy is made.
-    model = models.spleen(models.child(f"after(0.2, {TWO_CLASSES})"), {"shadow_model": slow, "shadow_every": "1"})
-    for _ in range(3):
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    slow = stub(models, f"meet({str(begun)!r}, {str(go)!r}, np.ones((len(x), 1, {size}), np.float32))")
+    model = shadowed(models, slow)
+
+    def another() -> bool:
         assert_equals_monai(clients.http(server, model, volume), volume)
-    # All three are answered while the first one's shadow still works.
-    assert metric(server, "spleenseg_shadow_requests_total", model, outcome="skipped_busy") == 2
-    assert metric(server, "spleenseg_shadow_requests_total", model, outcome="compared") == 0
-    # Unloading cancels what is on its way, and the server lives.
-    models.unload(model)
-    assert server.alive()
+        return begun.exists()
+
+    try:
+        wait_for(another)
+        skipped = metric(server, "spleenseg_shadow_requests_total", model, outcome="skipped_busy")
+        for _ in range(2):
+            another()
+        # Both are answered while the shadow still works.
+        assert metric(server, "spleenseg_shadow_requests_total", model, outcome="skipped_busy") == skipped + 2
+        assert metric(server, "spleenseg_shadow_requests_total", model, outcome="compared") == 0
+        # Unloading cancels what is on its way, and the server lives.
+        models.unload(model)
+        wait_for(lambda: model not in loaded(server))
+        assert server.alive()
+    finally:
+        go.touch()
 
 
 def test_one_request_in_so_many(server, models, volume):
     model = shadowed(models, "no_such_model", every=4)
     for _ in range(8):
         clients.http(server, model, volume)
-    total = 0
-
-    def all_counted() -> bool:
-        nonlocal total
-        outcomes = ("shadow_failed", "skipped_busy", "skipped_not_copied")
-        total = sum(metric(server, "spleenseg_shadow_requests_total", model, outcome=outcome) for outcome in outcomes)
-        return total >= 2
-
-    wait_for(all_counted)
-    assert total == 2
+    wait_for(lambda: outcomes(server, model) >= 2)
+    assert outcomes(server, model) == 2
 
 
 def test_a_failed_request_is_not_compared(server, models, volume):
@@ -230,8 +245,14 @@ def test_the_input_outlives_the_clients_shared_memory(server, models, volume):
     shadow = stub(models, f"after(1.0, {share})")
     model = models.spleen(child, {"shadow_model": shadow, "shadow_every": "1"})
     shapes = {"MASK": (1, 1, *SIZE)}
-    clients.shared_memory(server, model, volume, shapes)  # the region is destroyed when it returns
-    wait_for(lambda: volumes_of(server, model)[0] == 1)
+
+    def compared() -> bool:
+        """Of one request at a time: where the network was faster than the copy, there is none."""
+        clients.shared_memory(server, model, volume, shapes)  # the region is destroyed when it returns
+        settle(server, model)
+        return volumes_of(server, model)[0] == 1
+
+    wait_for(compared)
     theirs = (np.arange(total) < int(-volume.mean() * 10)).reshape(mask.shape)
     assert 0 < theirs.sum() < total
     assert volumes_of(server, model)[2] == (theirs != mask.astype(bool)).sum()
@@ -245,8 +266,7 @@ def test_shadows_cast_no_shadows(server, models, volume):
         config = (models.write.root / written / "config.pbtxt").read_text().replace(f'name: "{written}"', f'name: "{name}"')
         models.write.write(name, config)
         models.load(name)
-    compare(server, names[0], volume)
-    time.sleep(0.5)
+    compare(server, names[0], volume, 3)
     assert metric(server, "spleenseg_volumes_total", names[1]) == volumes_of(server, names[0])[0]
     assert not any(metric(server, "spleenseg_shadow_requests_total", names[1], outcome=o) for o in ("compared", "skipped_busy", "skipped_not_copied"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import uuid
 
 import numpy as np
 import pytest
@@ -44,10 +45,11 @@ def test_requests_in_flight_take_what_the_page_says(start_server, tmp_path, inst
     at_once = instances * in_flight
     client = tritonclient.http.InferenceServerClient(f"127.0.0.1:{server.http_port}", concurrency=at_once, network_timeout=280)
     given = tritonclient.http.InferInput("INPUT0", SHAPE, "FP32")
-    region = shared_memory.create_shared_memory_region("sizing", "/spleenseg_sizing", volume.nbytes)
+    key = f"/spleenseg_sizing_{uuid.uuid4().hex[:12]}"
+    region = shared_memory.create_shared_memory_region("sizing", key, volume.nbytes)
     try:
         shared_memory.set_shared_memory_region(region, [volume])
-        client.register_system_shared_memory("sizing", "/spleenseg_sizing", volume.nbytes)
+        client.register_system_shared_memory("sizing", key, volume.nbytes)
         given.set_shared_memory("sizing", volume.nbytes) if transport == "shared memory" else given.set_data_from_numpy(volume)
         before = anonymous_bytes([server.process.pid])
         for _ in range(3):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-import time
+import uuid
 from pathlib import Path
 
 import clients
@@ -12,7 +12,8 @@ import pytest
 import reference
 from checks import assert_equals_monai, expected
 from conftest import watched
-from models import SIZE, TWO_CLASSES, Repository
+from leaks import wait_for
+from models import SIZE, Repository
 from triton import Triton
 from tritonclient.utils import triton_to_np_dtype
 
@@ -85,28 +86,30 @@ def test_a_client_that_knows_the_metadata_alone(server, models, kind):
     assert_equals_monai(answer, volume)
 
 
-def test_regions_that_a_request_uses_stay_with_the_server(server, models, volume):
+def test_regions_that_a_request_uses_stay_with_the_server(server, models, commanded, volume, tmp_path):
     """Triton refuses to unregister them; the client unmaps and unlinks them all the same, and the answer is whole."""
-    model = models.spleen(models.child(f"after(2, {TWO_CLASSES})"))
+    model, go = models.spleen(commanded), tmp_path / "go"
     client, kind = server.grpc(), clients.tritonclient.grpc
-    sizes = {"going_in": volume.nbytes, "going_out": int(np.prod(SIZE)) * 4}
+    going_in, going_out = (f"{name}_{uuid.uuid4().hex[:12]}" for name in ("going_in", "going_out"))
+    sizes = {going_in: volume.nbytes, going_out: int(np.prod(SIZE)) * 4}
     handles = {name: clients.shm.create_shared_memory_region(name, f"/spleenseg_{name}", size) for name, size in sizes.items()}
     for name, size in sizes.items():
         client.register_system_shared_memory(name, f"/spleenseg_{name}", size)
-    clients.shm.set_shared_memory_region(handles["going_in"], [volume])
-    seen = np.memmap("/dev/shm/spleenseg_going_out", dtype=np.float32, mode="r")
+    clients.shm.set_shared_memory_region(handles[going_in], [volume])
+    seen = np.memmap(f"/dev/shm/spleenseg_{going_out}", dtype=np.float32, mode="r")
     given = kind.InferInput("INPUT0", list(volume.shape), "FP32")
-    given.set_shared_memory("going_in", volume.nbytes)
+    given.set_shared_memory(going_in, volume.nbytes)
     output = kind.InferRequestedOutput("MASK")
-    output.set_shared_memory("going_out", sizes["going_out"])
+    output.set_shared_memory(going_out, sizes[going_out])
     ended = queue.Queue()
-    client.async_infer(model, [given], lambda result, error: ended.put(error), outputs=[output])
-    time.sleep(1)  # with the network
+    client.async_infer(model, [given], lambda result, error: ended.put(error), outputs=[output], request_id=f"when({str(go)!r}, good(x))")
+    wait_for(go.with_suffix(".begun").exists)
     for name, handle in handles.items():
         with pytest.raises(clients.tritonclient.grpc.InferenceServerException, match="in use"):
             client.unregister_system_shared_memory(name)
         clients.shm.destroy_shared_memory_region(handle)
-    assert ended.get(timeout=60) is None
+    go.touch()
+    assert ended.get(timeout=120) is None
     np.testing.assert_array_equal(seen.reshape(1, *SIZE), expected(volume[0])[0])
     for name in sizes:
         client.unregister_system_shared_memory(name)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import signal
 import socket
+import time
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 
+import clients
 import grpc
 import numpy as np
 import pytest
@@ -17,7 +22,7 @@ import reference
 import tritonclient.grpc
 import tritonclient.http
 import tritonclient.utils.shared_memory as shared_memory
-from leaks import wait_for
+from leaks import wait_for, waiting
 from models import ROOT, Repository
 from triton import Triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -77,7 +82,7 @@ class Symptoms:
     @contextmanager
     def region(self, *, registered: bool = True) -> Iterator[str]:
         """A shared-memory region of this machine, and of the server where it is registered."""
-        key = "/spleenseg_troubles"
+        key = f"/spleenseg_troubles_{uuid.uuid4().hex[:12]}"
         handle = shared_memory.create_shared_memory_region("troubles", key, REGION_BYTES)
         try:
             shared_memory.set_shared_memory_region(handle, [self.volume])
@@ -95,18 +100,18 @@ class Symptoms:
         return self.refused(lambda: self.http.infer(model, [given]))
 
     def queue(self, policy: str) -> str:
-        slow = self.models.child(SLOW)
+        """What is said of six requests: one is at the network, one waits for a place, and four are in the queue or refused."""
+        network, go = self.models.load(self.models.write.commanded()), self.tmp_path / "go"
         extra = f"\ndynamic_batching {{ default_queue_policy {{ {policy} }} }}\n"
-        model = self.models.spleen(slow, {"max_in_flight": "1"}, extra=extra)
-        client = tritonclient.http.InferenceServerClient(f"127.0.0.1:{self.server.http_port}", concurrency=6, network_timeout=120)
-        texts = []
-        for handle in [client.async_infer(model, [self.given()]) for _ in range(6)]:
+        model = self.models.spleen(network, {"max_in_flight": "1"}, extra=extra)
+        with ThreadPoolExecutor(6) as pool:
+            running = [pool.submit(clients.http, self.server, model, self.volume, request_id=f"when({str(go)!r}, good(x))") for _ in range(6)]
             try:
-                handle.get_result()
-            except Failed as error:
-                texts.append(str(error))
-        client.close()
-        return "\n".join(texts)
+                wait_for(lambda: waiting(self.server) + sum(request.done() for request in running) == 4)
+                time.sleep(0.1)  # longer than a request may wait
+            finally:
+                go.touch()
+            return "\n".join(str(request.exception()) for request in as_completed(running, timeout=120) if request.exception())
 
     def restricted(self) -> Triton:
         apis = "shared-memory,model-repository,logging,trace:admin-key=secret"
@@ -283,7 +288,9 @@ class Symptoms:
             for _ in range(size // len(piece)):
                 connection.sendall(piece)
             connection.sendall(bytes(size % len(piece)))
-            return connection.recv(4096).decode()
+            reply = http.client.HTTPResponse(connection)
+            reply.begin()
+            return reply.read().decode()
 
     def open_connection(self):
         Repository(self.tmp_path).spleen("nowhere")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -50,13 +51,29 @@ def sanitizer() -> dict[str, str]:
     return {"LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"} if runtime else {}
 
 
+_claims: list[socket.socket] = []
+
+
 def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for s in held:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
+    """Ports that nobody takes until this process ends: from below those that the system gives to connections, and each claimed by a
+    name that one socket of this machine can have."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    candidates = list(range(10_000, max(first, 20_000)))
+    random.SystemRandom().shuffle(candidates)
+    ports: list[int] = []
+    for port in candidates:
+        if len(ports) == count:
+            break
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0spleenseg_test_port_{port}")
+            with socket.socket() as tried:
+                tried.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        ports.append(port)
     return ports
 
 
@@ -64,7 +81,7 @@ class Triton:
     """One server process. `with Triton(...) as server:` or start() and stop()."""
 
     def __init__(
-        self, repository: Path, backends: Path, log: Path, *arguments: str, start_s: float = 120, packages: Path | None = None
+        self, repository: Path, backends: Path, log: Path, *arguments: str, start_s: float = 240, packages: Path | None = None
     ):
         """`packages` are the site-packages with another Triton than the one under test."""
         self.repository = repository
@@ -183,7 +200,7 @@ class Triton:
         return client
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60) as reply:
             return reply.read().decode()
 
     def __enter__(self) -> Triton:
