@@ -269,6 +269,7 @@ fn a_cancellation_is_seen_by_a_stream_whose_request_is_gone() {
     let execution = model.execute([request(&[1.0])]);
     let (request, stream) = streams.recv().unwrap();
     drop(request);
+    after_the_release(&execution);
     assert!(!stream.is_cancelled());
     execution.cancel(0);
     assert!(stream.is_cancelled());
@@ -304,6 +305,7 @@ fn rule_6_finalize_waits_for_a_stream_though_its_request_is_gone() {
     let execution = model.execute([request(&[1.0])]);
     let (request, stream) = streams.recv().unwrap();
     drop(request);
+    after_the_release(&execution);
     std::thread::scope(|scope| {
         let unload = scope.spawn(|| model.unload());
         std::thread::sleep(Duration::from_millis(50));
@@ -324,6 +326,7 @@ fn rule_6_the_end_of_the_last_stream_may_unload_the_model_on_the_same_thread() {
     let execution = model.execute([request(&[1.0])]);
     let (request, stream) = streams.recv().unwrap();
     drop(request);
+    after_the_release(&execution); // else the instance's own thread may be the last
     model.unload_when_idle(); // not now: the stream holds the model
     std::thread::spawn(move || stream.finish(Ok(()))).join().unwrap();
     assert!(execution.wait()[0].is_final());

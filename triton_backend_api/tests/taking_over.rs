@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use triton_backend_api::*;
 
 /// A script whose author keeps what it is given; the test gets it.
@@ -157,7 +157,7 @@ fn no_more_than_max_in_flight_and_execute_waits_for_a_place() {
             assert!(kept.recv_timeout(Duration::from_millis(50)).is_err(), "one too many was started");
             assert!(!returned.load(SeqCst), "Execute waits while {limit} are in flight");
             inside.pop().unwrap().1.send(Ok(()));
-            inside.push(kept.recv_timeout(Duration::from_secs(10)).unwrap());
+            inside.push(kept.recv_timeout(child::LONG).unwrap());
             inside.into_iter().for_each(|(_, reply)| reply.send(Ok(())));
             let answers = execute.join().unwrap();
             assert!(answers.iter().all(|answer| answer.result().is_ok() && answer.released == 1));
@@ -291,10 +291,7 @@ fn rule_6_the_release_of_the_last_request_may_unload_the_model_on_the_same_threa
                 }
             });
             drop(model);
-            let until = Instant::now() + Duration::from_secs(10);
-            while Arc::strong_count(&script.alive) > 2 && Instant::now() < until {
-                std::thread::yield_now(); // the thread that could not wait for itself is on its way out
-            }
+            soon(|| Arc::strong_count(&script.alive) == 2); // the thread that could not wait for itself is on its way out
             script.assert_freed();
             host.check();
         }

@@ -23,7 +23,7 @@ use crate::test_request::{TestRequest, c_string};
 use crate::trace::TraceObject;
 
 /// How long an answer is waited for before the test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A model to be loaded.
 #[derive(Clone, Debug)]
@@ -251,7 +251,7 @@ impl Execution {
     /// says what became of each.
     ///
     /// # Panics
-    /// Where that takes more than half a minute.
+    /// Where that takes more than two minutes.
     pub fn wait(&self) -> Vec<Answer> {
         let done = wait(|state| self.requests.iter().all(|request| done(state, *request)));
         assert!(done, "requests are still open after {PATIENCE:?}");

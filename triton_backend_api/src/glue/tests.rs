@@ -55,5 +55,5 @@ fn a_pool_dropped_by_its_own_thread_does_not_wait_for_itself() {
     };
     guard.as_ref().unwrap().spawn(job).unwrap();
     drop(guard);
-    wait.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+    wait.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
 }

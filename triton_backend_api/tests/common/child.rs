@@ -7,7 +7,8 @@ use triton_backend_api::*;
 
 use super::*;
 
-pub const LONG: Duration = Duration::from_secs(20);
+/// What only a test that fails waits for.
+pub const LONG: Duration = Duration::from_secs(60);
 
 pub const SHORT: Duration = Duration::from_millis(40);
 
