@@ -23,7 +23,7 @@ from .report import OutOfTime, Report, Skip
 
 # Of the ten minutes; the rest is for stopping what runs, and for a machine that takes its time.
 SECONDS = 520
-# Of a part, for whether the Python backend works here.
+# Of a part on a GPU, for whether the Python backend works here.
 PYTHON_S = 60
 
 
@@ -155,7 +155,7 @@ def run_parts(parts: dict[str, Part], bundle: Path, work: Path, report: Report, 
         folder = work / f"python_{'gpu' if gpu else 'cpu'}"
         folder.mkdir()
         try:
-            with within(PYTHON_S, report):
+            with within(PYTHON_S if gpu else SECONDS, report):
                 return importlib.import_module("gpu_check.python_network").refused(Check(bundle, folder, backends, report, gpu))
         except TimeoutError as error:
             return SERVES_NONE.format(error)

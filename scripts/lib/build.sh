@@ -74,8 +74,8 @@ announce_builds() {
 }
 
 install_backend() { # install_backend NAME FILE [FOLDER] : replaces it in one step, since a running server may have it mapped
-  local folder=${3:-$BACKENDS}/$1
-  mkdir -p "$folder" && cp "$2" "$folder/.new" && mv "$folder/.new" "$folder/libtriton_$1.so"
+  local folder=${3:-$BACKENDS}/$1 new=.new.$BASHPID
+  mkdir -p "$folder" && cp "$2" "$folder/$new" && mv "$folder/$new" "$folder/libtriton_$1.so"
 }
 
 # Every step says "|| return": a function that is called in a condition does not stop at a failing command by itself,

@@ -1,8 +1,11 @@
 """What the benchmark reads: perf_analyzer's report, Triton's statistics, /proc, and the notes of the steps."""
 
+import itertools
 import subprocess
 import sys
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from bench import completions, memory, perf, sections, statistics
@@ -49,19 +52,29 @@ def test_throughput_is_counted_between_the_first_completion_and_the_last():
 def test_a_reading_is_taken_once_after_the_first_request():
     counts, readings = iter([7, 7, 8, 9]), iter([{"spleen_seg": 8}])
     with completions.AfterFirst(lambda: next(counts), lambda: next(readings), interval_s=0.001) as first:
-        first._thread.join(timeout=10)
+        first._thread.join(timeout=60)
     assert first.reading == {"spleen_seg": 8}
     with completions.AfterFirst(lambda: 7, dict, interval_s=0.001) as none:
         time.sleep(0.01)
     assert none.reading is None
 
 
-def test_completions_are_seen_when_they_happen():
-    began = time.monotonic()
-    # One request ends every 0.2 s.
-    with completions.Completions(lambda: int((time.monotonic() - began) / 0.2), interval_s=0.005) as watched:
-        time.sleep(1.5)
-    assert watched.throughput() == pytest.approx(5.0, rel=0.2)
+def test_completions_are_seen_when_they_happen(monkeypatch):
+    """On a clock that goes on by 10 ms with each look at the count: however long a look takes here."""
+    clock, over = itertools.count(1), threading.Event()
+    now = 0.0
+
+    def count() -> int:
+        nonlocal now
+        now = next(clock) / 100
+        if now > 1.5:
+            over.set()
+        return int(now / 0.2)  # one request ends every 0.2 s
+
+    monkeypatch.setattr(completions, "time", SimpleNamespace(monotonic=lambda: now))
+    with completions.Completions(count, interval_s=0.0005) as watched:
+        assert over.wait(60)
+    assert watched.throughput() == pytest.approx(5.0, rel=0.02)
 
 
 def test_the_number_of_requests():
@@ -134,13 +147,20 @@ def test_memory_counts_a_process_and_its_descendants(tmp_path):
 
 
 def test_the_sampler_sees_what_a_child_held_for_a_moment(tmp_path):
-    child = "import time\nx = bytearray(b'1') * 150_000_000\ntime.sleep(2)\ndel x\ntime.sleep(0.5)"
-    parent = f"import subprocess, sys, time\ntime.sleep(0.5)\nsubprocess.run([sys.executable, '-c', {child!r}])"
-    with subprocess.Popen([sys.executable, "-c", parent]) as process, memory.Sampler(process.pid, "no_such_region_") as watched:
+    # The child goes on with each line that it gets.
+    child = "x = bytearray(b'1') * 150_000_000\ninput()\ndel x\nprint('gone', flush=True)\ninput()"
+    parent = f"import subprocess, sys\ninput()\nsubprocess.run([sys.executable, '-c', {child!r}])"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with subprocess.Popen([sys.executable, "-c", parent], **pipes) as process, memory.Sampler(process.pid, "no_such_region_") as watched:
         idle = watched.sample() / memory.MB
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
+        process.stdin.write("\n")
+        deadline = time.monotonic() + 120
+        while watched.peak_mb < 150 and time.monotonic() < deadline:
             time.sleep(0.05)
+        process.stdin.write("\n")
+        assert process.stdout.readline() == "gone\n"
+        assert watched.sample() / memory.MB < 100
+        process.stdin.write("\n")
     assert idle < 100
     assert 150 < watched.peak_mb < 300
     assert watched.shared_peak_mb == 0

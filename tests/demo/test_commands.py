@@ -19,7 +19,7 @@ def script(tmp_path, *arguments: str):
     """The cache is an empty folder: whatever starts to install anything is caught by what it leaves there."""
     environment = os.environ | {"TRITON_SPLEENSEG_CACHE": str(tmp_path / "cache")}
     command = [str(ROOT / "scripts" / "demo.sh"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=tmp_path)
     assert not (tmp_path / "cache").exists()
     return done
 
@@ -55,7 +55,7 @@ def test_wrong_arguments_are_one_line(tmp_path, arguments, words):
 def client(tmp_path, *arguments: str):
     command = [sys.executable, "-m", "demo", *arguments, "--cache", str(tmp_path), "--out", str(tmp_path / "out")]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
 
 
 def test_check_passes_a_scan_and_refuses_what_is_none(tmp_path):
@@ -77,7 +77,7 @@ def test_the_client_needs_no_torch(tmp_path):
         "print(sorted({'torch', 'monai', 'matplotlib'} & set(sys.modules)))"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, env=environment, check=True)
     assert done.stdout.strip() == "[]"
 
 
