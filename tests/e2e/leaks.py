@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 from collections import Counter
@@ -75,4 +76,5 @@ class Held:
         wait_for(lambda: loaded(self.server) <= self.models, why=lambda: f"still loaded: {loaded(self.server) - self.models}")
         wait_for(lambda: waiting(self.server) == 0, why=lambda: f"{waiting(self.server)} requests wait")
         self.server.close_clients(self.clients)
+        gc.collect()  # a gRPC channel of asyncio keeps its connection until Python collects it
         wait_for(lambda: not self.more(), why=lambda: f"held since then: {self.more()}")
