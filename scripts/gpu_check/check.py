@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,13 @@ from .report import Report
 BUILT_IN, PYTHON = "threshold", "python"
 SERVES_NONE = "a Python backend of Triton that serves a network of three lines (here: {})"
 TITLES = {BUILT_IN: "built in", PYTHON: "in the Python backend"}
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """For a child process: it ends with the check, even where the check is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from .check import Check
+from .check import Check, die_with_parent
 
 
 def kernel_check(check: Check, *options: str, under: Sequence[str] = (), seconds: float | None = None) -> tuple[int, list[str]]:
@@ -18,7 +18,14 @@ def kernel_check(check: Check, *options: str, under: Sequence[str] = (), seconds
     # What the driver makes of the PTX is otherwise kept in the user's home.
     environment = {**os.environ, "CUDA_CACHE_DISABLE": "1"}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
     )
 
     def kill() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -19,15 +18,16 @@ from pathlib import Path
 
 import numpy as np
 
-from .check import Check
+from .check import Check, die_with_parent
 from .needs import library_path
 from .regions import Region
 
 TYPES = {"FP32": np.float32, "UINT8": np.uint8}
-START_S = 120
+START_S = ANSWER_S = 120
+# Of a server that may hang: for each region, and for its end.
+UNREGISTER_S, EXIT_S = 5, 15
 # What Triton always says where there is no GPU.
 HARMLESS = "CudaDriverHelper|NVML"
-PR_SET_PDEATHSIG = 1
 # This machine's own server, whatever proxy the environment names.
 HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -36,10 +36,6 @@ def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
-
-
-def die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Server:
@@ -64,7 +60,7 @@ class Server:
         self.environment = {
             **os.environ,
             "LD_LIBRARY_PATH": library_path(check.bundle, *libraries),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         }
         self.process: subprocess.Popen | None = None
         self.ready_s = 0.0
@@ -104,7 +100,7 @@ class Server:
     def __exit__(self, *_exc) -> None:
         try:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(15)
+            self.process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
             pass
         finally:
@@ -122,11 +118,11 @@ class Server:
         lines = [line for line in errors if not re.search(HARMLESS, line)]
         return f"{lines[0].strip() if lines else 'its log tells of no error'} (log: {self.log})"
 
-    def ask(self, path: str, body: bytes | None = None, headers: dict | None = None) -> tuple[bytes, dict]:
+    def ask(self, path: str, body: bytes | None = None, headers: dict | None = None, seconds: float = ANSWER_S) -> tuple[bytes, dict]:
         """GET without a body, POST with one."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v2/{path}", data=body, headers=headers or {})
         try:
-            with HTTP.open(request, timeout=120) as reply:
+            with HTTP.open(request, timeout=seconds) as reply:
                 return reply.read(), {key.lower(): value for key, value in reply.headers.items()}
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace")
@@ -152,11 +148,17 @@ class Server:
             self.ask(f"{region.path}/region/{region.name}/register", json.dumps(region.description()).encode())
             try:
                 yield region
-            finally:
-                if self.process.poll() is None:
-                    self.ask(f"{region.path}/region/{region.name}/unregister", b"")
+            except Exception:
+                # What went wrong is what is told. A part that is interrupted does not come here: it ends the server, which may hang.
+                with suppress(RuntimeError):
+                    self._unregister(region)
+                raise
+            self._unregister(region)
         finally:
             region.close()
+
+    def _unregister(self, region: Region) -> None:
+        self.ask(f"{region.path}/region/{region.name}/unregister", b"", seconds=UNREGISTER_S)
 
     def infer(
         self, model: str, volume: np.ndarray, outputs: dict, source: Region | None = None, tensor: str = "INPUT0"
