@@ -8,12 +8,12 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# The first that has PyTorch, else the first that has NumPy: environments are not always on PATH.
+# The first that has most of what the parts need: environments are not always on PATH.
 find_python() {
-  local module candidate
-  for module in torch numpy; do
+  local modules candidate
+  for modules in "('numpy', 'torch')" "('numpy',)" "()"; do
     for candidate in python3 /opt/*/.venv/bin/python3 /opt/*/bin/python3; do
-      if "$candidate" -c "import sys, importlib.util as u; sys.exit(sys.version_info < (3, 9) or not (u.find_spec('numpy') and u.find_spec('$module')))" 2>/dev/null; then
+      if "$candidate" -c "import sys, importlib.util as u; sys.exit(sys.version_info < (3, 9) or not all(map(u.find_spec, $modules)))" 2>/dev/null; then
         printf '%s\n' "$candidate"
         return
       fi

@@ -41,10 +41,10 @@ def run(check: Check) -> None:
     else:
         try:
             unet = random_unet(check.work)
-        except ImportError as error:
+        except Exception as error:  # noqa: BLE001: the versions of MONAI, PyTorch and NumPy are whatever this machine has
             unet = check.bundle / "models" / "segmentation_3d" / "1" / "model.pt"
             check.say("the network is the demonstration's: the tutorial's UNet is MONAI's")
-            lacking.append(f"MONAI ({error})")
+            lacking.append(f"a MONAI that works here ({error})")
     if not (find_spec("skimage") or (check.gpu and find_spec("cucim") and find_spec("cupy"))):
         lacking.append("the Python module skimage, or cucim and cupy, with which MONAI finds components")
     # This backend first: its figures are there whatever becomes of the other's.

@@ -18,6 +18,8 @@ TRITON_NEEDS_GLIBC = (2, 35)
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 # scripts/lib/release.sh builds kernel_check for it.
 EXECUTABLE_NEEDS_GLIBC = (2, 31)
+# Its first import reads gigabytes.
+TORCH_S = 60
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -30,12 +32,19 @@ def dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version)) if version != (0,) else "none"
 
 
+def of_python() -> str:
+    """The folder of this Python's library, where the loader has to be told. It is looked for where the build put it and beside the Python
+    itself, since one can be moved: those of uv may name a folder of the machine that they were built on. A folder of the system's
+    is not told, since then it would go before PyTorch's own libraries."""
+    for folder in (sysconfig.get_config_var("LIBDIR"), str(Path(sys.base_prefix) / "lib")):
+        if folder and not folder.startswith(("/usr/lib", "/lib")) and any(Path(folder).glob(f"libpython{PYTHON}.so.*")):
+            return folder
+    return ""
+
+
 def library_path(bundle: Path, *more: Path) -> str:
     """Where stock Triton and its Python backend find their libraries: the stub of the latter embeds this Python."""
-    own = sysconfig.get_config_var("LIBDIR") or "/usr/lib"
-    # What the system has it has by itself; named here it would go before PyTorch's own libraries.
-    of_python = "" if own.startswith(("/usr/lib", "/lib")) else own
-    found = [bundle / "triton" / "lib", *more, of_python, os.environ.get("LD_LIBRARY_PATH", "")]
+    found = [bundle / "triton" / "lib", *more, of_python(), os.environ.get("LD_LIBRARY_PATH", "")]
     return os.pathsep.join(filter(None, map(str, found)))
 
 
@@ -71,7 +80,9 @@ class Machine:
         loaded = subprocess.run([LOADER, "--list", str(stub)], env=environment, capture_output=True, text=True, timeout=30, check=False)
         absent = re.findall(r"(\S+): cannot open shared object file", loaded.stderr) + re.findall(r"(\S+) => not found", loaded.stdout)
         if absent and absent[0].startswith("libpython"):
-            return f"{absent[0]} (Debian, Ubuntu: apt-get install libpython{PYTHON})"
+            own = f"Debian, Ubuntu: apt-get install libpython{PYTHON}"
+            other = f"the Python in {sys.base_prefix} was built without it; a system's serves too"
+            return f"{absent[0]}, for Triton's Python backend ({own if sys.base_prefix == '/usr' else other})"
         if absent or loaded.returncode:
             return f"what Triton's Python backend loads: {', '.join(absent) or loaded.stderr.strip()}"
         return ""
@@ -93,9 +104,17 @@ class Machine:
         """A PyTorch that uses the GPU, where there are both."""
         if self._torch() or self._gpu():
             return ""
-        import torch
-
-        return "" if torch.cuda.is_available() else f"a PyTorch with CUDA for this driver (PyTorch {torch.__version__} sees no GPU)"
+        # In a process of its own, since there is no end to the ways in which loading it can go wrong.
+        command = [sys.executable, "-c", "import torch; print(torch.__version__, torch.cuda.is_available())"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TORCH_S, check=False)
+        except subprocess.TimeoutExpired:
+            return f"a PyTorch that looks for the GPU within {TORCH_S} s"
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or [f"code {done.returncode}"])[-1]
+            return f"a PyTorch that can be imported (here: {said})"
+        *_, version, sees_it = done.stdout.split()
+        return "" if sees_it == "True" else f"a PyTorch with CUDA for this driver (PyTorch {version} sees no GPU)"
 
     def _shared_gpu_memory(self) -> str:
         return "" if self._gpu() else sharing_refused()
