@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gpu_check import benchmark, parity, placement, sanitizer, steps  # noqa: E402
+from gpu_check import benchmark, needs, parity, placement, sanitizer, steps  # noqa: E402
 from gpu_check.check import Check  # noqa: E402
 from gpu_check.latency import Run  # noqa: E402
 from gpu_check.report import FAILED, NOTHING_CHECKED, PASSED, OutOfTime, Report, Skip  # noqa: E402
@@ -88,7 +88,6 @@ def test_the_cpu_corner_passes(bundle, tmp_path):
     assert not list(Path("/dev/shm").glob("gpu_check_*"))
 
 
-@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there is a GPU")
 def checked_networks(done: subprocess.CompletedProcess, *networks: str) -> None:
     """Parity and placement told of these networks, in which nothing was wrong, and of no other."""
     said = r"^network (.*): (\d+) cases: boxes, ([\d,]+) resized .* of (\d+); 0 differences"
@@ -118,6 +117,7 @@ def test_a_python_with_numpy_alone_checks_with_the_network_that_is_built_in(bund
     assert "this backend over HTTP: " in done.stdout
 
 
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there is a GPU")
 def test_without_a_gpu_or_a_module_the_parts_are_skipped_and_say_what_is_missing(bundle, bare, tmp_path):
     done = check(bundle, tmp_path / "out", python=bare)
     found = outcomes(done)
@@ -389,6 +389,91 @@ def test_a_part_that_hangs_leaves_time_for_the_next_and_the_whole_has_its_end(tm
     }
 
 
+HUNG = '''
+import os, signal, sys
+from pathlib import Path
+from gpu_check import server
+from gpu_check.__main__ import watch, within
+from gpu_check.check import Check
+from gpu_check.regions import SystemRegion
+from gpu_check.report import Report
+
+bundle, out, models = map(Path, sys.argv[1:])
+server.EXIT_S = 1
+report = Report(out, 60)
+watch(report)
+
+def part():
+    with server.Server(Check(bundle, out, out, report, gpu=False), models, "hung") as hung, within(2, report):
+        try:
+            with hung.region(SystemRegion, 4096), hung.region(SystemRegion, 4096):
+                os.kill(hung.process.pid, signal.SIGSTOP)
+                hung.ask("health/ready")
+        except RuntimeError:
+            print("swallowed")
+
+report.part("hangs", part, 0)
+sys.exit(report.finish({"hangs"}))
+'''
+
+
+def test_a_server_that_hangs_with_regions_ends_with_its_part(bundle, tmp_path):
+    """It is not asked again, and nothing takes the end of the part's time for a failure of one request."""
+    (tmp_path / "models").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", HUNG, bundle, tmp_path / "out", tmp_path / "models"],
+        env={**os.environ, "PYTHONPATH": str(bundle)}, capture_output=True, text=True, timeout=100, check=False,
+    )
+    assert done.returncode == FAILED and "swallowed" not in done.stdout, done.stdout + done.stderr
+    assert outcomes(done) == {"hangs": "failed: not done within 2 s"}
+    assert not list(Path("/dev/shm").glob("gpu_check_*"))
+
+
+def test_the_library_of_a_python_that_was_moved_is_found(tmp_path, monkeypatch):
+    """The build of one that uv installed may name a folder of the machine that made it."""
+    moved = tmp_path / "moved" / "lib"
+    moved.mkdir(parents=True)
+    monkeypatch.setattr(needs.sysconfig, "get_config_var", lambda _name: "/install/lib")
+    monkeypatch.setattr(needs.sys, "base_prefix", str(moved.parent))
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    assert needs.library_path(tmp_path) == f"{tmp_path}/triton/lib"
+    (moved / f"libpython{needs.PYTHON}.so.1.0").touch()
+    assert needs.library_path(tmp_path) == f"{tmp_path}/triton/lib:{moved}"
+
+
+@pytest.mark.parametrize(("prefix", "said"), [("/usr", "(Debian, Ubuntu: apt-get install libpython"), ("/opt/python", "(the Python in /opt/python was built without it;")])
+def test_a_python_without_its_library_is_said(tmp_path, monkeypatch, prefix, said):
+    stub = tmp_path / "triton" / "python_backend_stubs" / needs.PYTHON / "triton_python_backend_stub"
+    stub.parent.mkdir(parents=True)
+    (tmp_path / "stub.c").write_text("int main(void) { return 0; }\n")
+    library = ["cc", "-shared", "-o", "libpython0.so", "-Wl,-soname,libpython0.so.1.0", "-x", "c", os.devnull]
+    for command in (library, ["cc", "-o", stub, "stub.c", "-Wl,--no-as-needed", "./libpython0.so"]):
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    monkeypatch.setattr(needs.sys, "base_prefix", prefix)
+    missing = needs.Machine(tmp_path).missing("stub")
+    assert missing.startswith(f"libpython0.so.1.0, for Triton's Python backend {said}")
+
+
+@pytest.mark.parametrize(
+    ("torch", "missing"),
+    [
+        ("raise OSError('no such library')", "a PyTorch that can be imported (here: OSError: no such library)"),
+        ("import os; os.abort()", "a PyTorch that can be imported (here: code -6)"),
+        ("import time; time.sleep(60)", "a PyTorch that looks for the GPU within 3 s"),
+        ("__version__ = '2.0'\nclass cuda: is_available = lambda: False", "a PyTorch with CUDA for this driver (PyTorch 2.0 sees no GPU)"),
+        ("__version__ = '2.0'\nprint('hello')\nclass cuda: is_available = lambda: True", ""),
+    ],
+    ids=["broken", "killed", "hangs", "without CUDA", "good"],
+)
+def test_a_pytorch_that_does_not_work_is_missing_and_breaks_no_part(tmp_path, monkeypatch, torch, missing):
+    (tmp_path / "torch.py").write_text(torch + "\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(needs, "gpus", lambda: (1, ""))
+    monkeypatch.setattr(needs, "TORCH_S", 3)
+    assert needs.Machine(tmp_path).missing("cuda_torch") == missing
+
+
 def test_of_many_that_are_wrong_the_first_are_said_and_all_are_kept(tmp_path):
     given = Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=False)
     given.fail_if([], "none")
@@ -409,7 +494,7 @@ def test_a_benchmark_that_lacks_monai_measures_this_backend_alone(tmp_path, monk
     monkeypatch.setattr(benchmark, "stack", stack)
     monkeypatch.setitem(sys.modules, "monai", None)
     monkeypatch.setattr(benchmark, "find_spec", lambda _name: None)
-    with pytest.raises(Skip, match=r"MONAI \(.*\); the Python module skimage, .*\. This backend was measured alone"):
+    with pytest.raises(Skip, match=r"a MONAI that works here \(.*\); the Python module skimage, .*\. This backend was measured alone"):
         benchmark.run(given)
     assert measured == [("this backend", "model.pt")]
 
