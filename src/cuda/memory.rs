@@ -1,7 +1,7 @@
 //! Memory of the GPU and pinned memory of the host, kept between requests.
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
 use triton_backend_api::{MemoryKind, StableMemory};
@@ -14,8 +14,13 @@ use super::queue::DeviceSpan;
 /// The least that is allocated, so that the counts and boxes of all steps fit one block.
 const SMALLEST: usize = 4096;
 
+/// The pools of a kind, those of all instances and models.
+type Pools<K> = Mutex<Vec<Weak<Pool<K>>>>;
+
 /// A kind of memory that the driver gives. The context is current when its functions are called.
-pub trait Kind: Send + Sync + 'static {
+pub trait Kind: Send + Sync + Sized + 'static {
+    /// All its pools, so that one which finds no memory left can have what others keep.
+    fn pools() -> &'static Pools<Self>;
     /// Memory of that many bytes, at least one; `step` is what it is wanted for.
     fn allocate(byte_size: usize, step: &'static str) -> Result<u64>;
     /// Gives it back.
@@ -28,6 +33,11 @@ pub struct OnDevice;
 pub struct OnHost;
 
 impl Kind for OnDevice {
+    fn pools() -> &'static Pools<Self> {
+        static POOLS: Pools<OnDevice> = Mutex::new(Vec::new());
+        &POOLS
+    }
+
     fn allocate(byte_size: usize, step: &'static str) -> Result<CUdeviceptr> {
         let mut base = 0;
         // SAFETY: the place is live.
@@ -47,6 +57,11 @@ impl Kind for OnDevice {
 }
 
 impl Kind for OnHost {
+    fn pools() -> &'static Pools<Self> {
+        static POOLS: Pools<OnHost> = Mutex::new(Vec::new());
+        &POOLS
+    }
+
     fn allocate(byte_size: usize, step: &'static str) -> Result<u64> {
         let mut base = std::ptr::null_mut();
         // SAFETY: the place is live.
@@ -131,7 +146,11 @@ impl<K: Kind> Pool<K> {
     /// A pool that keeps at most `limit` free blocks.
     pub fn new(context: Arc<Context>, limit: usize) -> Arc<Self> {
         let kept = Mutex::new(Kept { free: Vec::new(), lent: 0, most: 0 });
-        Arc::new(Self { context, kept, limit })
+        let pool = Arc::new(Self { context, kept, limit });
+        let mut pools = locked(K::pools());
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(Arc::downgrade(&pool));
+        pool
     }
 
     /// The number of the GPU that it belongs to.
@@ -141,7 +160,7 @@ impl<K: Kind> Pool<K> {
 
     /// Memory of undefined contents, wanted for `step`. Dropping it returns it.
     ///
-    /// Where there is no memory left, what the pool keeps is given back first.
+    /// Where there is no memory left, what this pool and others of its GPU keep is given back first.
     pub fn take(self: &Arc<Self>, byte_size: usize, step: &'static str) -> Result<Memory<K>> {
         let block = match self.best_fit(byte_size) {
             Some(block) => block,
@@ -157,8 +176,7 @@ impl<K: Kind> Pool<K> {
         drop(surplus); // giving memory back takes long: not under the lock
         let base = match K::allocate(wanted, step) {
             Err(CudaError::OutOfMemory { .. }) => {
-                let kept = std::mem::take(&mut self.kept().free);
-                drop(kept);
+                self.empty_all();
                 K::allocate(wanted, step)?
             }
             other => other?,
@@ -167,8 +185,17 @@ impl<K: Kind> Pool<K> {
         Ok(Block { base, byte_size: wanted, context: self.context.clone(), kind: PhantomData })
     }
 
+    /// Gives back what the pools of this GPU keep. Other instances' work goes on, but for what the driver waits for.
+    fn empty_all(&self) {
+        let pools: Vec<_> = locked(K::pools()).iter().filter_map(Weak::upgrade).collect();
+        for pool in pools.iter().filter(|pool| pool.gpu_id() == self.gpu_id()) {
+            let kept = std::mem::take(&mut pool.kept().free);
+            drop(kept);
+        }
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept<K>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.kept)
     }
 
     /// The smallest block that holds `byte_size`, unless more than half of it would be wasted.
@@ -191,6 +218,10 @@ impl<K: Kind> Pool<K> {
         drop(kept);
         drop(surplus); // as above
     }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Memory from a pool.

@@ -109,6 +109,32 @@ fn what_the_pool_keeps_is_given_back_before_memory_runs_out() {
 }
 
 #[test]
+fn what_other_instances_keep_is_given_back_too() {
+    let server = Server::new(HOST);
+    server.driver.device(0, 86, 250 << 10);
+    server.driver.device(1, 86, 250 << 10);
+    // Two of one model and one of another, on one GPU; what the one on another GPU keeps is of no use.
+    let mut two = spec(config("TYPE_FP32", serde_json::json!({})));
+    two.instances = vec![GPU_KIND, GPU_KIND];
+    let models = [server.load_spec(two).unwrap(), server.load(GPU_KIND).unwrap()];
+    let elsewhere = server.load((GPU_KIND.0, 1)).unwrap();
+    let sized = |depth| TestRequest::new([input([1, 20, 20, depth], 3)]);
+    outputs(&one(&elsewhere, sized(60)));
+    let kept = server.driver.used(1);
+    assert!(kept > 0);
+    for depth in [60, 100] {
+        for (model, instance) in [(0, 0), (0, 1), (1, 0)] {
+            outputs(&models[model].execute_on(instance, [sized(depth)]).wait().remove(0));
+        }
+    }
+    assert_eq!(server.driver.used(1), kept);
+    for model in models.into_iter().chain([elsewhere]) {
+        model.unload();
+    }
+    server.check();
+}
+
+#[test]
 fn pinned_memory_that_runs_out_is_said_to_be_that() {
     let server = Server::new(HOST);
     let model = server.load(GPU_KIND).unwrap();
