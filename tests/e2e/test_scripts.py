@@ -38,8 +38,9 @@ class Serve:
     def __init__(self, log: Path, *arguments: str):
         self.log = log
         with log.open("wb") as stderr:
+            # Tests that run in the background begin with SIGINT ignored, which no shell can undo.
             self.process = subprocess.Popen(
-                [str(ROOT / "scripts" / "serve.sh"), *arguments],
+                ["env", "--default-signal=INT", str(ROOT / "scripts" / "serve.sh"), *arguments],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 stdin=subprocess.DEVNULL,
