@@ -51,7 +51,7 @@ cp "$RELEASE_FOLDER/kernel_check" "$bundle/"
 if [[ -n $pytorch ]]; then
   build_pytorch >&2
   mkdir "$bundle/backends/pytorch"
-  cp "$(torchscript_target)/release/libtriton_pytorch.so" "$bundle/backends/pytorch/"
+  cp "$BACKENDS/pytorch/libtriton_pytorch.so" "$bundle/backends/pytorch/"
   sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$(environment_lock libtorch)" >"$bundle/backends/pytorch/built_for"
   glibc_needed "$bundle/backends/pytorch/libtriton_pytorch.so" >"$bundle/backends/pytorch/needs_glibc"
 fi

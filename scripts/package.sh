@@ -55,7 +55,7 @@ if [[ -n $pytorch ]]; then
   (unset TRITON_HOME; build_pytorch) >&2
   wheels=$(environment_packages libtorch)
   mkdir "$package/backends/pytorch"
-  cp "$(torchscript_target)/release/libtriton_pytorch.so" "$package/backends/pytorch/"
+  cp "$BACKENDS/pytorch/libtriton_pytorch.so" "$package/backends/pytorch/"
   copy_libtorch "$wheels" "$package/backends/pytorch"
 fi
 write_model_repository "$package/models" "$model"

@@ -37,6 +37,16 @@ announce_torchscript_build() { # announce_torchscript_build [backend | cli] : sa
   esac
 }
 
+# Runs what compiles torchscript_backend, or takes what was compiled, while no other checkout does so in the folder they share.
+with_torchscript_target() { # with_torchscript_target COMMAND..
+  locked "$(basename "$(torchscript_target)")" in_torchscript_target "$@"
+}
+
+in_torchscript_target() {
+  torchscript_cargo_environment
+  cd "$ROOT" && "$@"
+}
+
 # Sets the variables that every cargo command on torchscript_backend needs.
 torchscript_cargo_environment() {
   local torch
@@ -74,8 +84,14 @@ announce_builds() {
 }
 
 install_backend() { # install_backend NAME FILE [FOLDER] : replaces it in one step, since a running server may have it mapped
-  local folder=${3:-$BACKENDS}/$1 new=.new.$BASHPID
-  mkdir -p "$folder" && cp "$2" "$folder/$new" && mv "$folder/$new" "$folder/libtriton_$1.so"
+  local folder=${3:-$BACKENDS}/$1
+  mkdir -p "$folder" && replace "$2" "$folder/libtriton_$1.so"
+}
+
+replace() { # replace FROM TO : in one step, also where another script does the same
+  local new
+  new=$(dirname "$2")/.new.$BASHPID
+  cp "$1" "$new" && mv "$new" "$2"
 }
 
 # Every step says "|| return": a function that is called in a condition does not stop at a failing command by itself,
@@ -95,13 +111,14 @@ build_pytorch() {
   fi
   need_rust
   announce_torchscript_build backend
-  (
-    torchscript_cargo_environment
-    # Its build script makes the object find the libtorch it was built with.
-    cd "$ROOT" && cargo build --release --locked -p torchscript_backend --lib || exit
-    printf 'backend\n' >"$CARGO_TARGET_DIR/built_for"
-    install_backend pytorch "$CARGO_TARGET_DIR/release/libtriton_pytorch.so"
-  )
+  with_torchscript_target build_pytorch_there
+}
+
+# Its build script makes the object find the libtorch it was built with.
+build_pytorch_there() {
+  cargo build --release --locked -p torchscript_backend --lib || return
+  printf 'backend\n' >"$CARGO_TARGET_DIR/built_for"
+  install_backend pytorch "$CARGO_TARGET_DIR/release/libtriton_pytorch.so"
 }
 
 build_examples() {
@@ -118,12 +135,13 @@ build_examples() {
 build_cli() {
   need_rust
   announce_torchscript_build cli
-  (
-    torchscript_cargo_environment
-    cd "$ROOT" && cargo build --release --locked -p spleenseg_cli || exit
-    printf 'cli\n' >"$CARGO_TARGET_DIR/built_for"
-    mkdir -p "$BINARIES" && cp "$CARGO_TARGET_DIR/release/spleenseg-cli" "$BINARIES/.new" && mv "$BINARIES/.new" "$BINARIES/spleenseg-cli"
-  )
+  with_torchscript_target build_cli_there
+}
+
+build_cli_there() {
+  cargo build --release --locked -p spleenseg_cli || return
+  printf 'cli\n' >"$CARGO_TARGET_DIR/built_for"
+  mkdir -p "$BINARIES" && replace "$CARGO_TARGET_DIR/release/spleenseg-cli" "$BINARIES/spleenseg-cli"
 }
 
 build_backends() { build_spleenseg && build_pytorch; }

@@ -114,11 +114,8 @@ cargo_package() {
 }
 
 clippy_torchscript() { # clippy_torchscript PACKAGE
-  (
-    announce_torchscript_build
-    torchscript_cargo_environment
-    cargo clippy --release --locked -p "$1" --all-targets -- -D warnings
-  )
+  announce_torchscript_build
+  with_torchscript_target cargo clippy --release --locked -p "$1" --all-targets -- -D warnings
 }
 
 # Licences, sources and banned or doubled crates: all in the repository.
@@ -229,13 +226,8 @@ suite_torchscript() {
 }
 
 torchscript_tests() { # torchscript_tests PACKAGE
-  (
-    announce_torchscript_build
-    torchscript_cargo_environment
-    SPLEENSEG_TEST_PYTHON=$(environment_dir test)/bin/python
-    export SPLEENSEG_TEST_PYTHON
-    cargo test --release --locked --no-fail-fast -p "$1"
-  )
+  announce_torchscript_build
+  with_torchscript_target env "SPLEENSEG_TEST_PYTHON=$(environment_dir test)/bin/python" cargo test --release --locked --no-fail-fast -p "$1"
 }
 
 suite_parity() {

@@ -206,20 +206,38 @@ def test_what_is_to_be_compiled_is_said_once(tmp_path):
     assert len(said) == 1 and said[0].startswith("To be compiled anew: libtriton_pytorch.so")
 
 
-def test_a_folder_that_two_checkouts_compile_in_gives_each_its_own(tmp_path):
-    """Cargo alone gives the second, whose sources are older than the first one's object, that object."""
+@pytest.fixture
+def two_checkouts(tmp_path) -> str:
+    """Two folders, `first` and `second`, of a program that says its name; and the command that builds and starts it."""
     for name in ("first", "second"):
         root = tmp_path / name
         (root / "src").mkdir(parents=True)
         (root / "src" / "main.rs").write_text(f'fn main() {{ eprintln!("{name}") }}\n')
         (root / "Cargo.toml").write_text('[package]\nname = "program"\nversion = "0.1.0"\n[workspace]\n')
         (root / "Cargo.lock").write_text('version = 4\n\n[[package]]\nname = "program"\nversion = "0.1.0"\n')
-    build = 'cd "$ROOT" && cargo build --quiet --release --locked && "$CARGO_TARGET_DIR/release/program"'
-    commands = [f'ROOT={tmp_path / name}; {{clean}} {build}' for name in ("first", "second", "first")]
+    return 'cd "$ROOT" && cargo build --quiet --release --locked && "$CARGO_TARGET_DIR/release/program"'
+
+
+def test_a_folder_that_two_checkouts_compile_in_gives_each_its_own(two_checkouts, tmp_path):
+    """Cargo alone gives the second, whose sources are older than the first one's object, that object."""
+    commands = [f"ROOT={tmp_path / name}; {{clean}} {two_checkouts}" for name in ("first", "second", "first")]
     shared = "; ".join(command.format(clean="clean_of_other_checkouts;") for command in commands)
     assert shell(tmp_path / "cleaned", shared) == ["first", "second", "first"]
     alone = "; ".join(command.format(clean="") for command in commands)
     assert shell(tmp_path / "alone", alone) == ["first"] * 3, "cargo tells checkouts apart by itself: clean_of_other_checkouts is no longer needed"
+
+
+def test_of_two_checkouts_the_second_waits_until_the_first_has_what_it_built(two_checkouts, tmp_path):
+    said = tmp_path / "said"
+    commands = f"""torchscript_target() {{ printf '%s\\n' "$CARGO_TARGET_DIR"; }}
+        torchscript_cargo_environment() {{ clean_of_other_checkouts; }}
+        until_there() {{ until grep -qs "$1" {said}; do sleep 0.1; done; }}
+        build() {{ {two_checkouts}; }}
+        build_slowly() {{ cargo build --quiet --release --locked; echo built >>{said}; until_there waiting; build; }}
+        (ROOT={tmp_path / "second"}; until_there built; with_torchscript_target build 2>>{said}) &
+        ROOT={tmp_path / "first"}; with_torchscript_target build_slowly; wait; cat {said} >&2"""
+    first, built, waiting, second = shell(tmp_path, commands)
+    assert (first, built, second) == ("first", "built", "second") and waiting.startswith("waiting for another run of these scripts")
 
 
 @pytest.mark.parametrize(("ahead", "holder"), [("$!", "its installation in the background"), ("", "another run of these scripts")])
