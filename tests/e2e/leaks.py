@@ -31,6 +31,18 @@ def threads(pid: int) -> Counter:
     return Counter({name: count for name, count in names.items() if not GRPC.search(name)})
 
 
+def at_rest(pid: int) -> bool:
+    """Whether none of its threads runs or could."""
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = path.read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state in "RD":
+            return False
+    return True
+
+
 def descriptors(pid: int) -> Counter:
     """How many file descriptors there are of each kind: a path, socket, pipe or anonymous thing."""
     kinds = Counter()

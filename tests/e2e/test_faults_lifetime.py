@@ -94,7 +94,7 @@ def test_either_model_is_unloaded_and_loaded_under_load(server, models, volume, 
         for turn in range(4):
             for name in ((network,), (model,), (network, model), (model, network))[turn]:
                 TRIED["models taken away under load"] += 1
-                models.unload(name)
+                models.unload(name, rests=False)
                 wait_for(lambda: not models.client.is_model_ready(name))
                 load.refusal()
                 models.load(name)
