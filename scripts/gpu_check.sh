@@ -38,7 +38,7 @@ command -v "$python" >/dev/null || nothing "$python. GPU_CHECK_PYTHON names anot
 status=0
 # The check ends in time by itself; this is for one that cannot.
 PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1 \
-  timeout --kill-after=10 590 "$python" -m gpu_check --bundle "$here" "$@" || status=$?
+  timeout --kill-after=10 570 "$python" -m gpu_check --bundle "$here" "$@" || status=$?
 case $status in
   0 | 1 | 2) exit "$status" ;;
 esac

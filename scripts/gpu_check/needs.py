@@ -19,7 +19,7 @@ LOADER = "/lib64/ld-linux-x86-64.so.2"
 # scripts/lib/release.sh builds kernel_check for it.
 EXECUTABLE_NEEDS_GLIBC = (2, 31)
 # Its first import reads gigabytes.
-TORCH_S = 60
+TORCH_S = 100
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
