@@ -43,8 +43,7 @@ with_torchscript_target() { # with_torchscript_target COMMAND..
 }
 
 in_torchscript_target() {
-  torchscript_cargo_environment
-  cd "$ROOT" && "$@"
+  torchscript_cargo_environment && cd "$ROOT" && "$@"
 }
 
 # Sets the variables that every cargo command on torchscript_backend needs.
@@ -62,14 +61,13 @@ torchscript_cargo_environment() {
 clean_of_other_checkouts() {
   local built_by=$CARGO_TARGET_DIR/checkout profile members
   if [[ -d $CARGO_TARGET_DIR && $(cat "$built_by" 2>/dev/null) != "$ROOT" ]]; then
-    members=$(cd "$ROOT" && cargo metadata --locked --no-deps --format-version 1 | grep -o '{"name":"[^"]*","version":"[^"]*","id"' | cut -d '"' -f 4)
+    members=$(cd "$ROOT" && cargo metadata --locked --no-deps --format-version 1 | grep -o '{"name":"[^"]*","version":"[^"]*","id"' | cut -d '"' -f 4) || return
     for profile in dev release; do
       # shellcheck disable=SC2046,SC2086 # lists
-      (cd "$ROOT" && cargo clean --quiet --locked --profile "$profile" $(printf -- '-p %s ' $members))
+      (cd "$ROOT" && cargo clean --quiet --locked --profile "$profile" $(printf -- '-p %s ' $members)) || return
     done
   fi
-  mkdir -p "$CARGO_TARGET_DIR"
-  printf '%s\n' "$ROOT" >"$built_by"
+  mkdir -p "$CARGO_TARGET_DIR" && printf '%s\n' "$ROOT" >"$built_by"
 }
 
 announce_spleenseg_build() {

@@ -227,6 +227,17 @@ def test_a_folder_that_two_checkouts_compile_in_gives_each_its_own(two_checkouts
     assert shell(tmp_path / "alone", alone) == ["first"] * 3, "cargo tells checkouts apart by itself: clean_of_other_checkouts is no longer needed"
 
 
+def test_a_folder_that_cannot_be_cleared_gives_nothing_of_another_checkout(two_checkouts, tmp_path):
+    """Also in a condition, where bash goes on after what fails."""
+    commands = f"""torchscript_target() {{ printf '%s\\n' "$CARGO_TARGET_DIR"; }}
+        torchscript_cargo_environment() {{ clean_of_other_checkouts; }}
+        build() {{ {two_checkouts}; }}
+        ROOT={tmp_path / "first"}; with_torchscript_target build
+        cargo() {{ [[ $1 != clean ]] && command cargo "$@"; }}
+        ROOT={tmp_path / "second"}; with_torchscript_target build || echo refused >&2"""
+    assert shell(tmp_path, commands) == ["first", "refused"]
+
+
 def test_of_two_checkouts_the_second_waits_until_the_first_has_what_it_built(two_checkouts, tmp_path):
     said = tmp_path / "said"
     commands = f"""torchscript_target() {{ printf '%s\\n' "$CARGO_TARGET_DIR"; }}
