@@ -33,8 +33,6 @@ GATHERED = np.prod(SHAPE) * 4 / MB
 
 @pytest.mark.parametrize(("instances", "in_flight", "transport"), [(1, 1, "shared memory"), (2, 2, "HTTP")])
 def test_requests_in_flight_take_what_the_page_says(start_server, tmp_path, instances, in_flight, transport):
-    from models import Repository
-
     repository = Repository(tmp_path)
     child = repository.child()
     model = repository.spleen(child, {"max_in_flight": str(in_flight), "threads": "2"}, size=SIZE, data_type="TYPE_UINT8")
