@@ -65,11 +65,6 @@ impl State {
         outcome
     }
 
-    pub fn drain_all(&mut self) -> Outcome {
-        let streams: Vec<u64> = self.streams.keys().copied().collect();
-        streams.into_iter().try_for_each(|stream| self.run(stream, None))
-    }
-
     fn open_all(&self, open: bool) {
         self.allocations.values().for_each(|allocation| allocation.open(open));
     }

@@ -50,15 +50,15 @@ impl Gpu {
         let stream = Arc::new(Stream::new(context.clone())?);
         // Each volume has an input, a resized volume, scores, labels and their contour on both grids, working memory for three
         // steps, an output, and counts.
-        let memory = Pool::new(context.clone(), 12 * volumes);
+        let memory = Pool::new(stream.clone(), 12 * volumes);
         Ok(Self {
             name: name.to_owned(),
             kernels,
             answers: Arc::new(Answers { memory: memory.clone(), stream: stream.clone() }),
-            stream,
             memory,
             // The pieces of a transfer, and counts.
-            pinned: Pool::new(context.clone(), (PIECES + 1) * volumes),
+            pinned: Pool::new(stream.clone(), (PIECES + 1) * volumes),
+            stream,
             peers: Mutex::default(),
             threads,
             multiprocessors,

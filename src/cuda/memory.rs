@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
 use triton_backend_api::{MemoryKind, StableMemory};
 
-use super::context::Context;
 use super::driver::{CUdeviceptr, cuda};
 use super::error::{CudaError, OUT_OF_MEMORY, Result};
 use super::queue::DeviceSpan;
+use super::stream::Stream;
 
 /// The least that is allocated, so that the counts and boxes of all steps fit one block.
 const SMALLEST: usize = 4096;
@@ -51,7 +51,7 @@ impl Kind for OnDevice {
     }
 
     fn free(base: CUdeviceptr) -> Result<()> {
-        // SAFETY: allocated above, freed once. The driver waits for the work that uses it.
+        // SAFETY: allocated above, freed once, and no work in its stream uses it any more.
         unsafe { cuda!("giving memory back", cuMemFree_v2(base)) }
     }
 }
@@ -71,7 +71,7 @@ impl Kind for OnHost {
     }
 
     fn free(base: u64) -> Result<()> {
-        // SAFETY: allocated above, freed once. The driver waits for the work that uses it.
+        // SAFETY: as above.
         unsafe { cuda!("giving pinned memory back", cuMemFreeHost(base as *mut _)) }
     }
 }
@@ -85,17 +85,19 @@ fn out_of_memory(error: CudaError, wanted: usize, free: Option<usize>) -> CudaEr
     }
 }
 
-/// An allocation.
+/// An allocation, for work in this stream.
 struct Block<K: Kind> {
     base: u64,
     byte_size: usize,
-    context: Arc<Context>,
+    stream: Arc<Stream>,
     kind: PhantomData<K>,
 }
 
 impl<K: Kind> Drop for Block<K> {
     fn drop(&mut self) {
-        if let Ok(_current) = self.context.enter() {
+        if let Ok(_current) = self.stream.context().enter() {
+            // The driver may wait for the work that uses the memory, but does not promise to.
+            self.stream.drain();
             // What cannot be given back is lost: the context is broken then.
             let _ = K::free(self.base);
         }
@@ -108,7 +110,7 @@ impl<K: Kind> Drop for Block<K> {
 /// that volumes of all sizes do not fill the GPU. It lets go of the block that was returned first. A block that
 /// is returned may still be in use by work in the stream: whoever takes it next uses it in the same stream, later.
 pub struct Pool<K: Kind> {
-    context: Arc<Context>,
+    stream: Arc<Stream>,
     kept: Mutex<Kept<K>>,
     limit: usize,
 }
@@ -143,10 +145,10 @@ impl<K: Kind> Kept<K> {
 }
 
 impl<K: Kind> Pool<K> {
-    /// A pool that keeps at most `limit` free blocks.
-    pub fn new(context: Arc<Context>, limit: usize) -> Arc<Self> {
+    /// A pool for work in this stream that keeps at most `limit` free blocks.
+    pub fn new(stream: Arc<Stream>, limit: usize) -> Arc<Self> {
         let kept = Mutex::new(Kept { free: Vec::new(), lent: 0, most: 0 });
-        let pool = Arc::new(Self { context, kept, limit });
+        let pool = Arc::new(Self { stream, kept, limit });
         let mut pools = locked(K::pools());
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(&pool));
@@ -155,7 +157,7 @@ impl<K: Kind> Pool<K> {
 
     /// The number of the GPU that it belongs to.
     pub fn gpu_id(&self) -> i64 {
-        self.context.id().into()
+        self.stream.context().id().into()
     }
 
     /// Memory of undefined contents, wanted for `step`. Dropping it returns it.
@@ -170,7 +172,7 @@ impl<K: Kind> Pool<K> {
     }
 
     fn allocate(&self, byte_size: usize, step: &'static str) -> Result<Block<K>> {
-        let _current = self.context.enter()?;
+        let _current = self.stream.context().enter()?;
         let wanted = byte_size.max(SMALLEST);
         let surplus = self.kept().surplus(wanted);
         drop(surplus); // giving memory back takes long: not under the lock
@@ -182,10 +184,10 @@ impl<K: Kind> Pool<K> {
             other => other?,
         };
         self.kept().lend(wanted);
-        Ok(Block { base, byte_size: wanted, context: self.context.clone(), kind: PhantomData })
+        Ok(Block { base, byte_size: wanted, stream: self.stream.clone(), kind: PhantomData })
     }
 
-    /// Gives back what the pools of this GPU keep. Other instances' work goes on, but for what the driver waits for.
+    /// Gives back what the pools of this GPU keep. What their streams do now is waited for.
     fn empty_all(&self) {
         let pools: Vec<_> = locked(K::pools()).iter().filter_map(Weak::upgrade).collect();
         for pool in pools.iter().filter(|pool| pool.gpu_id() == self.gpu_id()) {
@@ -286,5 +288,26 @@ unsafe impl StableMemory for DeviceMemory {
     }
     fn kind(&self) -> MemoryKind {
         MemoryKind::Gpu(self.home.gpu_id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::context::Context;
+
+    #[test]
+    fn what_is_given_back_to_the_driver_has_been_waited_for() {
+        fake_driver::load();
+        crate::cuda::driver::start().unwrap();
+        let context = Arc::new(Context::retain(0).unwrap());
+        let pool = Pool::<OnDevice>::new(Arc::new(Stream::new(context.clone()).unwrap()), 1);
+        let _current = context.enter().unwrap();
+        for byte_size in [5000, 6000, 20_000] {
+            let memory = pool.take(byte_size, "test").unwrap();
+            // SAFETY: memory of that size; it is given back to its pool before the work on it is done, as steps do it.
+            unsafe { cuda!("test", cuMemsetD8Async(memory.base(), 1, byte_size, pool.stream.raw())) }.unwrap();
+        }
+        assert_eq!(fake_driver::violations(), "");
     }
 }

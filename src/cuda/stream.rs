@@ -31,6 +31,11 @@ impl Stream {
         Ok(Self { raw, context })
     }
 
+    /// Its context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// The driver's handle.
     pub(super) fn raw(&self) -> CUstream {
         self.raw
