@@ -49,8 +49,8 @@ impl Gpu {
             format!("GPU {id} ({gpu_name}, compute capability {}.{})", capability / 10, capability % 10);
         let stream = Arc::new(Stream::new(context.clone())?);
         // Each volume has an input, a resized volume, scores, labels and their contour on both grids, working memory for three
-        // steps, an output, and counts.
-        let memory = Pool::new(stream.clone(), 12 * volumes);
+        // steps, an output, and counts: 12 blocks, and a few of other sizes for volumes of other sizes.
+        let memory = Pool::new(stream.clone(), 16 * volumes);
         Ok(Self {
             name: name.to_owned(),
             kernels,

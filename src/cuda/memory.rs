@@ -14,6 +14,15 @@ use super::stream::Stream;
 /// The least that is allocated, so that the counts and boxes of all steps fit one block.
 const SMALLEST: usize = 4096;
 
+/// A block serves volumes of other sizes too where no more than this many times what they want is lent.
+const MOST_LENT: usize = 4;
+
+/// Up to the next quarter of a power of two, for the same reason. At most a fourth more.
+fn rounded(byte_size: usize) -> usize {
+    let byte_size = byte_size.max(SMALLEST);
+    byte_size.checked_next_multiple_of(1 << (byte_size.ilog2() - 2)).unwrap_or(byte_size)
+}
+
 /// The pools of a kind, those of all instances and models.
 type Pools<K> = Mutex<Vec<Weak<Pool<K>>>>;
 
@@ -173,18 +182,18 @@ impl<K: Kind> Pool<K> {
 
     fn allocate(&self, byte_size: usize, step: &'static str) -> Result<Block<K>> {
         let _current = self.stream.context().enter()?;
-        let wanted = byte_size.max(SMALLEST);
-        let surplus = self.kept().surplus(wanted);
+        let surplus = self.kept().surplus(rounded(byte_size));
         drop(surplus); // giving memory back takes long: not under the lock
-        let base = match K::allocate(wanted, step) {
+        let allocated = |byte_size| Ok((K::allocate(byte_size, step)?, byte_size));
+        let (base, byte_size) = match allocated(rounded(byte_size)) {
             Err(CudaError::OutOfMemory { .. }) => {
                 self.empty_all();
-                K::allocate(wanted, step)?
+                allocated(byte_size.max(SMALLEST))?
             }
             other => other?,
         };
-        self.kept().lend(wanted);
-        Ok(Block { base, byte_size: wanted, stream: self.stream.clone(), kind: PhantomData })
+        self.kept().lend(byte_size);
+        Ok(Block { base, byte_size, stream: self.stream.clone(), kind: PhantomData })
     }
 
     /// Gives back what the pools of this GPU keep. What their streams do now is waited for.
@@ -200,12 +209,12 @@ impl<K: Kind> Pool<K> {
         locked(&self.kept)
     }
 
-    /// The smallest block that holds `byte_size`, unless more than half of it would be wasted.
+    /// The smallest block that holds `byte_size`, unless it is far too large.
     fn best_fit(&self, byte_size: usize) -> Option<Block<K>> {
         let mut kept = self.kept();
         let free = &kept.free;
         let wanted = byte_size.max(SMALLEST);
-        let fits = |block: &Block<K>| block.byte_size >= wanted && block.byte_size / 2 <= wanted;
+        let fits = |block: &Block<K>| block.byte_size >= wanted && block.byte_size / MOST_LENT <= wanted;
         let found = (0..free.len()).filter(|at| fits(&free[*at])).min_by_key(|at| free[*at].byte_size);
         let found = kept.free.remove(found?);
         kept.lend(found.byte_size);
@@ -306,7 +315,8 @@ mod tests {
         for byte_size in [5000, 6000, 20_000] {
             let memory = pool.take(byte_size, "test").unwrap();
             // SAFETY: memory of that size; it is given back to its pool before the work on it is done, as steps do it.
-            unsafe { cuda!("test", cuMemsetD8Async(memory.base(), 1, byte_size, pool.stream.raw())) }.unwrap();
+            unsafe { cuda!("test", cuMemsetD8Async(memory.base(), 1, byte_size, pool.stream.raw())) }
+                .unwrap();
         }
         assert_eq!(fake_driver::violations(), "");
     }

@@ -98,7 +98,7 @@ fn out_of_memory_fails_that_request_with_what_was_wanted_and_what_is_free() {
 #[test]
 fn what_the_pool_keeps_is_given_back_before_memory_runs_out() {
     let server = Server::new(HOST);
-    server.driver.device(0, 86, 250 << 10);
+    server.driver.device(0, 86, 220 << 10);
     let model = server.load(GPU_KIND).unwrap();
     // Each fits alone, and not beside what the other leaves behind.
     for depth in [60, 100, 60, 100] {
@@ -111,8 +111,8 @@ fn what_the_pool_keeps_is_given_back_before_memory_runs_out() {
 #[test]
 fn what_other_instances_keep_is_given_back_too() {
     let server = Server::new(HOST);
-    server.driver.device(0, 86, 250 << 10);
-    server.driver.device(1, 86, 250 << 10);
+    server.driver.device(0, 86, 300 << 10);
+    server.driver.device(1, 86, 300 << 10);
     // Two of one model and one of another, on one GPU; what the one on another GPU keeps is of no use.
     let mut two = spec(config("TYPE_FP32", serde_json::json!({})));
     two.instances = vec![GPU_KIND, GPU_KIND];

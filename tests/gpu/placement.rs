@@ -158,6 +158,34 @@ fn volumes_of_all_sizes_do_not_fill_the_gpu() {
 }
 
 #[test]
+fn volumes_of_all_sizes_come_to_allocate_hardly_anything() {
+    let server = Server::new(HOST);
+    // The network's volume beside the largest input as 224 x 224 x 224 is beside 512 x 512 x 400.
+    let mut config = native_config("TYPE_UINT8", json!({"spatial_size": text("32,32,40")}));
+    for output in [0, 1] {
+        config["output"][output]["dims"] = json!([1, 32, 32, 40]);
+    }
+    let model = server.load_config(GPU_KIND, config).unwrap();
+    let calls = || {
+        ["cuMemAlloc_v2", "cuMemHostAlloc", "cuMemFree_v2", "cuMemFreeHost"]
+            .map(|call| server.driver.calls(call))
+    };
+    let request = |depth| {
+        let names = ["MASK", "CONTOUR", "MASK_NATIVE", "CONTOUR_NATIVE"].into_iter();
+        let request = TestRequest::new([input([1, 64, 64, depth], 12)]);
+        names.fold(request, |request, name| request.output(name).output_memory(name, HOST.0, HOST.1))
+    };
+    // Each depth from 15 to 100 once, without an order.
+    let depths = |round: i64| (0..86).map(move |at| 15 + (at * 37 + round * 11) % 86);
+    depths(0).for_each(|depth| drop(one(&model, request(depth)).result().unwrap()));
+    let warm = calls();
+    depths(1).for_each(|depth| drop(one(&model, request(depth)).result().unwrap()));
+    let after = calls();
+    let more: usize = after.iter().zip(warm).map(|(after, warm)| after - warm).sum();
+    assert!(more <= 8, "{more} blocks allocated or given back in 86 requests");
+}
+
+#[test]
 fn a_request_waits_no_more_often_than_memory_changes_hands() {
     let server = Server::new(GPU_0);
     let model = server.load(GPU_KIND).unwrap();
