@@ -95,12 +95,24 @@ symbols! {
 
     fn cuCtxPopCurrent_v2(context: *mut u64) |state| {
         match CURRENT.with_borrow_mut(Vec::pop) {
-            Some(popped) => put(context, popped),
+            Some(popped) => {
+                if CURRENT.with_borrow(Vec::is_empty) && CAPTURE_MODE.get() != GLOBAL {
+                    state.violation("the thread's mode of stream capture was not set back".to_owned());
+                }
+                put(context, popped)
+            }
             None => {
                 state.violation("a context was popped where none was pushed".to_owned());
                 Err(INVALID_CONTEXT)
             }
         }
+    }
+
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) |state| {
+        if mode.is_null() || *mode > RELAXED {
+            return Err(INVALID_VALUE);
+        }
+        put(mode, CAPTURE_MODE.replace(*mode))
     }
 
     fn cuModuleLoadData(module: *mut u64, image: *const c_void) |state| {

@@ -1,6 +1,6 @@
 //! What the driver knows: devices, contexts, memory, streams, events, and what was done wrong.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,10 @@ pub const NO_BINARY_FOR_GPU: u32 = 209;
 pub const INVALID_HANDLE: u32 = 400;
 pub const NOT_FOUND: u32 = 500;
 pub const NOT_READY: u32 = 600;
+
+/// Modes of stream capture: in the first, the default, a thread's calls end what other threads capture.
+pub const GLOBAL: u32 = 0;
+pub const RELAXED: u32 = 2;
 
 /// The outcome of a call: an error is its number.
 pub type Outcome<T = ()> = Result<T, u32>;
@@ -89,6 +93,8 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(1)
 thread_local! {
     /// The contexts of this thread, the current one last. A context's handle is its device's number and one.
     pub static CURRENT: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// The thread's mode of stream capture.
+    pub static CAPTURE_MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 
 pub fn lock() -> MutexGuard<'static, State> {
@@ -153,6 +159,9 @@ impl State {
             self.violation(format!("{call} without a current context"));
             return Err(INVALID_CONTEXT);
         };
+        if CAPTURE_MODE.get() != RELAXED {
+            self.violation(format!("{call} on a thread whose calls end what other threads capture"));
+        }
         match self.devices.get(device as usize) {
             Some(found) if found.retained == 0 => {
                 self.violation(format!("{call} in a context that was released"));

@@ -8,6 +8,7 @@ use cudarc::driver::sys::CUdevice_attribute::{
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSORS,
 };
+use cudarc::driver::sys::CUstreamCaptureMode::{self, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED};
 
 use super::driver::{CUcontext, CUdevice, cuda, device_count};
 use super::error::{CudaError, Result};
@@ -52,10 +53,19 @@ impl Context {
     }
 
     /// Makes it the calling thread's current context, until what this returns is dropped.
+    ///
+    /// Meanwhile other libraries of the process may capture their streams as graphs: the thread's calls, which wait for streams
+    /// and allocate, touch no stream that is captured, and are neither refused then nor do they end the capture.
     pub fn enter(&self) -> Result<Current<'_>> {
+        const STEP: &str = "entering the context";
         // SAFETY: a context that is retained.
-        unsafe { cuda!("entering the context", cuCtxPushCurrent_v2(self.raw)) }?;
-        Ok(Current { _context: PhantomData })
+        unsafe { cuda!(STEP, cuCtxPushCurrent_v2(self.raw)) }?;
+        let mut current = Current { mode: None, _context: PhantomData };
+        let mut mode = RELAXED;
+        // SAFETY: the place is live.
+        unsafe { cuda!(STEP, cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
+        current.mode = Some(mode);
+        Ok(current)
     }
 
     /// The GPU's name, and its compute capability: 86 for 8.6.
@@ -93,14 +103,21 @@ impl Drop for Context {
 
 /// While this lives the context is the calling thread's current one; then the one before it is again.
 pub struct Current<'c> {
+    /// The thread's mode before.
+    mode: Option<CUstreamCaptureMode>,
     /// Tied to the thread.
     _context: PhantomData<(&'c Context, *const ())>,
 }
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
+        const STEP: &str = "leaving the context";
+        if let Some(mode) = &mut self.mode {
+            // SAFETY: the place is live.
+            let _ = unsafe { cuda!(STEP, cuThreadExchangeStreamCaptureMode(mode)) };
+        }
         let mut popped = std::ptr::null_mut();
         // SAFETY: pushed by this thread, which has popped since then what it pushed since then.
-        let _ = unsafe { cuda!("leaving the context", cuCtxPopCurrent_v2(&mut popped)) };
+        let _ = unsafe { cuda!(STEP, cuCtxPopCurrent_v2(&mut popped)) };
     }
 }

@@ -56,6 +56,7 @@ functions! {
     cuDevicePrimaryCtxRelease_v2(CUdevice);
     cuCtxPushCurrent_v2(CUcontext);
     cuCtxPopCurrent_v2(*mut CUcontext);
+    cuThreadExchangeStreamCaptureMode(*mut sys::CUstreamCaptureMode);
     cuModuleLoadData(*mut CUmodule, *const c_void);
     cuModuleUnload(CUmodule);
     cuModuleGetFunction(*mut CUfunction, CUmodule, *const c_char);

@@ -135,6 +135,16 @@ fn what_other_instances_keep_is_given_back_too() {
 }
 
 #[test]
+fn a_context_that_cannot_be_entered_is_left() {
+    let server = Server::new(HOST);
+    server.driver.fail("cuThreadExchangeStreamCaptureMode", 0, 1, 1);
+    let Err(error) = server.load(GPU_KIND) else { panic!("it was entered") };
+    assert!(error.message.contains("entering the context: cuThreadExchangeStreamCaptureMode"), "{error}");
+    server.load(GPU_KIND).unwrap().unload();
+    server.check();
+}
+
+#[test]
 fn pinned_memory_that_runs_out_is_said_to_be_that() {
     let server = Server::new(HOST);
     let model = server.load(GPU_KIND).unwrap();

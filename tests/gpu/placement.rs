@@ -175,14 +175,16 @@ fn volumes_of_all_sizes_come_to_allocate_hardly_anything() {
         let request = TestRequest::new([input([1, 64, 64, depth], 12)]);
         names.fold(request, |request, name| request.output(name).output_memory(name, HOST.0, HOST.1))
     };
-    // Each depth from 15 to 100 once, without an order.
-    let depths = |round: i64| (0..86).map(move |at| 15 + (at * 37 + round * 11) % 86);
-    depths(0).for_each(|depth| drop(one(&model, request(depth)).result().unwrap()));
-    let warm = calls();
-    depths(1).for_each(|depth| drop(one(&model, request(depth)).result().unwrap()));
-    let after = calls();
+    // Every other depth from 15 to 99 once, without an order.
+    let all_depths = |round: i64| {
+        for at in 0..43 {
+            one(&model, request(15 + (at * 37 + round * 11) % 43 * 2)).result().unwrap();
+        }
+        calls()
+    };
+    let (warm, after) = (all_depths(0), all_depths(1));
     let more: usize = after.iter().zip(warm).map(|(after, warm)| after - warm).sum();
-    assert!(more <= 8, "{more} blocks allocated or given back in 86 requests");
+    assert!(more <= 4, "{more} blocks allocated or given back in 43 requests");
 }
 
 #[test]
