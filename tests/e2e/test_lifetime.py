@@ -13,7 +13,7 @@ import pytest
 import reference
 import tritonclient.http
 from checks import assert_equals_monai
-from leaks import threads, wait_for
+from leaks import threads, wait_for, waiting
 from models import CHILD, TWO_CLASSES, Repository
 
 
@@ -176,27 +176,33 @@ RESOURCE = 'rate_limiter { resources [ { name: "R1" count: 1 } ] }'
 
 def test_a_resource_that_network_and_caller_both_need_ends_with_the_timeout(start_server, tmp_path, volume):
     """The rate limiter's dead end: a caller that waits for a place keeps what the network needs. Nobody waits for ever."""
-    repository = Repository(tmp_path)
-    child = repository.child()
+    repository = Repository(tmp_path / "models")
+    child = repository.commanded()
     model = repository.spleen(child, {"max_in_flight": "1", "segmentation_timeout_s": "3"})
     for name in (child, model):
-        path = tmp_path / name / "config.pbtxt"
+        path = repository.root / name / "config.pbtxt"
         text = path.read_text()
         path.write_text(re.sub(r"instance_group \[\s*{", f"instance_group [ {{ {RESOURCE}", text))
         assert RESOURCE in path.read_text()
-    server = start_server(tmp_path, "--rate-limit=execution_count")
+    server = start_server(repository.root, "--rate-limit=execution_count")
     assert_equals_monai(clients.grpc(server, model, volume), volume)
+    # The network has the resource until two requests wait for it: the second gets it when the first is on its way to the network.
+    go = tmp_path / "go"
+    holding = InBackground(server, child, volume[None], name="INPUT__0", request_id=f"when({str(go)!r}, good(x))")
+    wait_for(go.with_suffix(".begun").exists)
+    requests = [InBackground(server, model, volume) for _ in range(2)]
+    wait_for(lambda: waiting(server) == 2)
+    go.touch()
+    holding.result()
     outcomes = []
-    # The dead end takes a second request that gets the resource before the first one's network does: most rounds have one.
-    while "timeout" not in outcomes and len(outcomes) < 40:
-        for request in [InBackground(server, model, volume) for _ in range(4)]:
-            try:
-                assert_equals_monai(request.result(), volume)
-                outcomes.append("answered")
-            except tritonclient.http.InferenceServerException as error:
-                assert child in error.message() and "segmentation_timeout_s" in error.message(), error.message()
-                outcomes.append("timeout")
-    assert "timeout" in outcomes, outcomes
+    for request in requests:
+        try:
+            assert_equals_monai(request.result(), volume)
+            outcomes.append("answered")
+        except tritonclient.http.InferenceServerException as error:
+            assert child in error.message() and "segmentation_timeout_s" in error.message(), error.message()
+            outcomes.append("timeout")
+    assert sorted(outcomes) == ["answered", "timeout"]
     assert_equals_monai(clients.grpc(server, model, volume), volume)
     assert server.stop() == 0, server.tail()
 
