@@ -6,7 +6,7 @@ mod common;
 
 use common::child::*;
 use common::*;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use triton_backend_api::*;
 
 const PINNED: u32 = abi::TRITONSERVER_MEMORY_CPU_PINNED;
@@ -127,6 +127,55 @@ fn outputs_of_a_call_are_in_the_callers_memory_where_it_gives_some() {
             arrives(host, way, |call, _| call.place_outputs_in(Arc::new(Own(0.into())))),
             MemoryKind::Host
         );
+    });
+}
+
+/// Gives memory of whatever size, of which each counts as an owner until it comes back.
+struct Lending(Weak<()>);
+
+struct Lent(HostMemory, #[allow(dead_code)] Arc<()>);
+
+// SAFETY: the memory within does not move.
+unsafe impl StableMemory for Lent {
+    fn as_ptr(&self) -> *const u8 {
+        StableMemory::as_ptr(&self.0)
+    }
+    fn byte_size(&self) -> usize {
+        StableMemory::byte_size(&self.0)
+    }
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Host
+    }
+}
+
+// SAFETY: fresh memory, which nobody else knows.
+unsafe impl OutputMemory for Lending {
+    fn take(&self, byte_size: usize, _: MemoryKind) -> Option<Box<dyn StableMemory>> {
+        Some(Box::new(Lent(HostMemory::zeroed(byte_size.max(1)).unwrap(), self.0.upgrade()?)))
+    }
+}
+
+#[test]
+fn an_empty_output_keeps_no_memory() {
+    both_ways(|host, way| {
+        host.set_gpus(1);
+        host.child("child", |call| {
+            let full = ChildOutput::fp32("FULL", &[2], &[1.0, 2.0]);
+            call.respond(vec![ChildOutput::fp32("OUT", &[0], &[]).preferring(GPU, 0), full]);
+        });
+        let lent = Arc::new(());
+        let counted = Arc::downgrade(&lent);
+        let script = with_memory(move |author, request, reply, _| {
+            let mut call = call(author, request)?;
+            call.request_output("FULL")?;
+            call.place_outputs_in(Arc::new(Lending(counted.clone())));
+            let response = call.send()?.wait(LONG, || false)?;
+            assert!(response.output("OUT")?.elements::<f32>()?.is_empty());
+            assert_eq!(*response.output("FULL")?.elements::<f32>()?, [1.0, 2.0]);
+            echo(author, request, reply)
+        });
+        assert_eq!(answer(host, way, &script).result().err(), None);
+        assert_eq!(Arc::strong_count(&lent), 1, "all that was lent is back");
     });
 }
 

@@ -139,6 +139,10 @@ pub extern "C" fn TRITONSERVER_InferenceResponseDelete(
     consume("TRITONSERVER_InferenceResponseDelete", delete, |(object, release)| {
         for output in object.outputs {
             let Some(release) = release else { continue };
+            // As the server does it: what has no address is not given back.
+            if output.base.0.is_null() {
+                continue;
+            }
             let allocator = pointer(object.allocator);
             // SAFETY: what the allocator gave, given back once, as the ABI says.
             let error = unsafe {

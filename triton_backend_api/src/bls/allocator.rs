@@ -122,16 +122,20 @@ unsafe extern "C" fn allocate(
     boundary("output allocation", || {
         // SAFETY: the placement that `InferenceRequest::send` passed, which lives until the final response came.
         let placement = unsafe { &*user.cast_const().cast::<Placement>() };
-        let mut given = Box::new(placement.give(byte_size, MemoryKind::from_raw(preferred, preferred_id))?);
-        let (base, kind) = given.place();
+        // The server gives nothing back that has no address: an empty output gets nothing.
+        let (base, kind, given) = if byte_size == 0 {
+            (null_mut(), MemoryKind::Host, null_mut())
+        } else {
+            let preferred = MemoryKind::from_raw(preferred, preferred_id);
+            let mut given = Box::new(placement.give(byte_size, preferred)?);
+            let (base, kind) = given.place();
+            (base, kind, Box::into_raw(given))
+        };
         let (kind, id) = kind.to_raw();
         // SAFETY: the ABI passes live places for the results.
         unsafe {
-            *buffer = match byte_size {
-                0 => null_mut(),
-                _ => base,
-            };
-            *buffer_user = Box::into_raw(given).cast();
+            *buffer = base;
+            *buffer_user = given.cast();
             *memory_type = kind;
             *memory_type_id = id;
         }
@@ -149,7 +153,7 @@ unsafe extern "C" fn release(
 ) -> *mut sys::TRITONSERVER_Error {
     boundary("output release", || {
         if !buffer_user.is_null() {
-            // SAFETY: what `allocate` gave with this buffer; the server gives every buffer back once.
+            // SAFETY: what `allocate` gave with this buffer; the server gives every buffer that has an address back once.
             drop(unsafe { Box::from_raw(buffer_user.cast::<Given>()) });
         }
         Ok(())
