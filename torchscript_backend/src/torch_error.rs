@@ -6,9 +6,14 @@ use triton_backend_api::Error;
 /// The longest message passed on; libtorch's can run to thousands of lines of dispatcher tables.
 const MAX_CHARS: usize = 1000;
 
-/// An error of libtorch as an error of Triton.
+/// An error of libtorch as an error of Triton. Where a GPU's memory does not suffice, the same request may succeed later.
 pub fn torch_error(error: TchError) -> Error {
-    Error::internal(summary(&text(&error)))
+    let message = summary(&text(&error));
+    // The interpreter puts its own word before the message.
+    match message.strip_prefix("RuntimeError: ").unwrap_or(&message).starts_with("CUDA out of memory") {
+        true => Error::unavailable(message),
+        false => Error::internal(message),
+    }
 }
 
 fn text(error: &TchError) -> String {
@@ -62,6 +67,7 @@ fn after_traceback(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use triton_backend_api::ErrorCode;
 
     fn message(text: &str) -> String {
         torch_error(TchError::Torch(text.to_owned())).message().to_owned()
@@ -82,6 +88,21 @@ mod tests {
             File \"a.py\", line 1\n    ~~~ <--- HERE\nRuntimeError: first line\nsecond line\n";
         assert_eq!(message(text), "RuntimeError: first line\nsecond line");
         assert!(traceback(&TchError::Torch(text.to_owned())).contains("code/a.py"));
+    }
+
+    #[test]
+    fn only_a_gpu_without_memory_is_unavailable() {
+        let interpreter = "The following operation failed in the TorchScript interpreter.\n\
+            Traceback of TorchScript (most recent call last):\n  File \"a.py\", line 1\n    ~~~ <--- HERE\n";
+        let oom = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 1.00 GiB";
+        for (text, code) in [
+            (oom.to_owned(), ErrorCode::Unavailable),
+            (format!("{interpreter}RuntimeError: {oom}\n"), ErrorCode::Unavailable),
+            (format!("{interpreter}RuntimeError: said the model: {oom}\n"), ErrorCode::Internal),
+            ("CUDA error: an illegal memory access was encountered".to_owned(), ErrorCode::Internal),
+        ] {
+            assert_eq!(torch_error(TchError::Torch(text.clone())).code(), code, "{text}");
+        }
     }
 
     #[test]
