@@ -1,6 +1,6 @@
 //! Requests into the arguments of one call of `forward()`.
 
-use tch::{TchError, Tensor};
+use tch::{Device, TchError, Tensor};
 use triton_backend_api::{Error, Request, Result, log};
 
 use crate::binding::Arguments;
@@ -21,8 +21,8 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Gathers what `request` brought, in place where it lies in one piece.
-    pub fn gather(model: &TorchModel, request: &'a Request) -> Result<Self> {
+    /// Gathers what `request` brought for a network on `device`, in place where it lies there in one piece.
+    pub fn gather(model: &TorchModel, request: &'a Request, device: Device) -> Result<Self> {
         let mut tensors: Vec<Option<View<'a>>> = model.inputs.iter().map(|_| None).collect();
         for index in 0..request.input_count()? {
             let input = request.input_by_index(index)?;
@@ -41,7 +41,7 @@ impl<'a> Sample<'a> {
                     spec.data_type
                 )));
             }
-            tensors[position] = Some(View::of(&input)?);
+            tensors[position] = Some(View::of(&input, device, &model.copier)?);
         }
         if let Some(missing) =
             model.inputs.iter().zip(&tensors).find(|(spec, view)| view.is_none() && !spec.optional)
@@ -189,7 +189,6 @@ mod tests {
     use crate::view::Memory;
     use std::borrow::Cow;
     use std::path::Path;
-    use tch::Device;
 
     const CONFIG: &str = r#"{"max_batch_size": 8,
         "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1]}],

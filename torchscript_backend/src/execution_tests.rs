@@ -1,13 +1,16 @@
 //! The whole backend behind its entry points, on a host that watches who owns what.
 
+use fake_driver::FakeDriver;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use triton_backend_api::glue::Sequential;
 use triton_fake_host::abi::{
     TRITONSERVER_INSTANCEGROUPKIND_CPU, TRITONSERVER_INSTANCEGROUPKIND_GPU, TRITONSERVER_LOG_INFO,
-    TRITONSERVER_LOG_WARN, TRITONSERVER_MEMORY_CPU_PINNED, TRITONSERVER_MEMORY_GPU,
+    TRITONSERVER_LOG_WARN, TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_CPU_PINNED, TRITONSERVER_MEMORY_GPU,
 };
-use triton_fake_host::{EntryPoints, FakeHost, HostError, LoadedModel, ModelSpec, TestInput, TestRequest};
+use triton_fake_host::{
+    EntryPoints, FakeHost, GpuMemory, HostError, LoadedModel, ModelSpec, TestInput, TestRequest,
+};
 
 use crate::instance::TorchInstance;
 use crate::libtorch;
@@ -278,8 +281,71 @@ fn a_gpu_instance_that_cannot_run_on_its_gpu_refuses_the_load() {
     host.check();
 }
 
+/// A server with GPUs of the emulated driver.
+fn server(gpus: u8) -> (FakeHost, FakeDriver) {
+    let driver = FakeDriver::new(gpus.into());
+    let host = FakeHost::new();
+    host.use_gpu_memory(GpuMemory {
+        allocate: |device, byte_size| fake_driver::allocate(device as i32, byte_size),
+        free: fake_driver::free,
+        read: |base, bytes| bytes.copy_from_slice(&fake_driver::read(base, bytes.len())),
+        write: fake_driver::write,
+    });
+    host.set_gpus(gpus.into());
+    (host, driver)
+}
+
+const HOST: (u32, i64) = (TRITONSERVER_MEMORY_CPU, 0);
+const GPU_0: (u32, i64) = (TRITONSERVER_MEMORY_GPU, 0);
+const GPU_1: (u32, i64) = (TRITONSERVER_MEMORY_GPU, 1);
+
+#[test]
+fn a_network_on_the_cpu_reads_and_writes_memory_of_gpus() {
+    // The second writes to its input.
+    for operator in ["mul(x, 2)", "mul_(x, 2)"] {
+        let (host, driver) = server(2);
+        let forward = format!("x: Tensor) -> Tensor:\n    return torch.{operator}");
+        let model = Network::new(&forward, one_to_one()).load(&host).unwrap();
+        let x = |values: &[f32]| TestInput::fp32("x", &[1, 3], values);
+        for memories in [&[GPU_0][..], &[GPU_1], &[HOST, GPU_1, GPU_0]] {
+            for to in [HOST, GPU_0, GPU_1] {
+                let there = x(&[1.0, 2.0, 3.0]).split(&[1, 7]).memories(memories);
+                let requests = [
+                    TestRequest::new([there]).output_memory("OUTPUT__0", to.0, to.1),
+                    TestRequest::new([x(&[4.0, 5.0, 6.0])]),
+                ];
+                let answers = model.execute(requests).wait();
+                let found = [0, 1].map(|index| floats(answers[index].bytes("OUTPUT__0")));
+                assert_eq!(found, [[2.0, 4.0, 6.0], [8.0, 10.0, 12.0]], "{operator} {memories:?} {to:?}");
+            }
+        }
+        drop(model);
+        host.check();
+        driver.check();
+    }
+}
+
+#[test]
+fn a_copy_that_fails_fails_its_request_alone() {
+    let (host, driver) = server(1);
+    let model = Network::new(DOUBLE, one_to_one()).load(&host).unwrap();
+    for (call, name) in [("cuMemcpyDtoHAsync_v2", "'x'"), ("cuMemcpyHtoDAsync_v2", "OUTPUT__0")] {
+        driver.fail(call, 0, 1, 1);
+        let there = TestRequest::new([TestInput::fp32("x", &[1, 1], &[1.0]).memory(GPU_0.0, GPU_0.1)])
+            .output_memory("OUTPUT__0", GPU_0.0, GPU_0.1);
+        let answers = model.execute([there, request(&[2.0], 1)]).wait();
+        let error = answers[0].result().unwrap_err();
+        assert!(error.message.contains(call) && error.message.contains(name), "{error}");
+        assert_eq!(floats(answers[1].bytes("OUTPUT__0")), [4.0], "{call}");
+    }
+    drop(model);
+    host.check();
+    driver.check();
+}
+
 #[test]
 fn memory_of_a_gpu_that_cannot_be_used_fails_its_request_alone_and_is_not_touched() {
+    let driver = FakeDriver::new(0);
     let host = FakeHost::new();
     host.set_gpus(1);
     let model = Network::new(DOUBLE, one_to_one()).load(&host).unwrap();
@@ -290,23 +356,21 @@ fn memory_of_a_gpu_that_cannot_be_used_fails_its_request_alone_and_is_not_touche
         0,
     );
     let requests = [
-        TestRequest::new([x().memory(TRITONSERVER_MEMORY_GPU, 0)]),
-        request(&[1.0, 2.0], 1).output_memory("OUTPUT__0", TRITONSERVER_MEMORY_GPU, 0),
+        TestRequest::new([x().memory(GPU_0.0, GPU_0.1)]),
+        request(&[1.0, 2.0], 1).output_memory("OUTPUT__0", GPU_0.0, GPU_0.1),
         pinned.output("OUTPUT__0"),
     ];
     let answers = model.execute(requests).wait();
-    for (answer, name) in answers.iter().zip(["input x", "output OUTPUT__0"]) {
-        let error = answer.result().unwrap_err();
-        let place = if libtorch::gpus().is_err() {
-            "memory of GPU 0, but libtorch_cuda.so cannot be loaded"
-        } else {
-            ""
-        };
-        assert!(error.message.contains(name) && error.message.contains(place), "{error}");
+    for (answer, name) in answers.iter().zip(["input 'x'", "output OUTPUT__0"]) {
+        let message = answer.result().unwrap_err().message;
+        for part in [name, "lies in memory of GPU 0", "cannot be copied", "this machine has 0"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
     }
     assert_eq!(floats(answers[2].bytes("OUTPUT__0")), [2.0, 4.0]);
     drop(model);
     host.check();
+    driver.check();
 }
 
 #[test]

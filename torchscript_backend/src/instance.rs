@@ -62,7 +62,7 @@ impl TorchInstance {
     }
 
     fn answer_alone(&mut self, model: &TorchModel, request: &Request, reply: &mut Reply) -> Result<()> {
-        let sample = Sample::gather(model, request)?;
+        let sample = Sample::gather(model, request, self.network.device())?;
         let bound = self.bind(model, &[&sample])?;
         reply.mark_compute_start();
         let computed = self.call(model, bound)?;
@@ -82,7 +82,7 @@ impl TorchInstance {
             entries.iter_mut().map(|Entry { request, reply, .. }| (&*request, reply)).unzip();
         let mut samples = Vec::with_capacity(requests.len());
         for (entry, request) in requests.into_iter().enumerate() {
-            match Sample::gather(model, request) {
+            match Sample::gather(model, request, self.network.device()) {
                 Ok(sample) => samples.push((entry, sample)),
                 Err(error) => failures.push((entry, error)),
             }

@@ -1,7 +1,7 @@
 //! TorchScript models on Triton: a backend that takes the place of the server's own PyTorch backend where it has none.
 //!
 //! An execution goes from `instance` through `view` and `batching` (requests to arguments), `torch` and `libtorch` (the call) to
-//! `results` (replies); `device` decides where. What it needs to know is read once, by `model`: `config`, `signature`, `binding` of the two, and
+//! `results` (replies); `device` decides where, `cuda` copies where no libtorch for GPUs is needed. What it needs to know is read once, by `model`: `config`, `signature`, `binding` of the two, and
 //! `input_use` (whether the network may have the client's memory). `offline` is a network without a server.
 
 // A program that only calls a network needs a part of what the backend does.
@@ -12,6 +12,8 @@ mod batching;
 #[cfg(feature = "backend")]
 mod binding;
 mod config;
+#[cfg(feature = "backend")]
+mod cuda;
 mod device;
 #[cfg(test)]
 #[cfg(feature = "backend")]

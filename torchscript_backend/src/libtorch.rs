@@ -1,5 +1,5 @@
 //! What tch does not offer, or not safely: memory lent by the server as tensors, calls of a module that free what they were
-//! given also when they fail, autocast, and libtorch's part for GPUs. The only file of this backend with unsafe code.
+//! given also when they fail, autocast, and libtorch's part for GPUs. The only file of this folder with unsafe code.
 
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

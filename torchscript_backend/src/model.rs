@@ -10,6 +10,7 @@ use triton_backend_api::{
 
 use crate::binding::{Arguments, ConfigInput, ResultAt, bind_inputs, bind_outputs};
 use crate::config::{Note, Settings};
+use crate::cuda::Copier;
 use crate::kinds::kind_of;
 use crate::libtorch;
 use crate::signature::Signature;
@@ -25,6 +26,8 @@ pub struct TorchModel {
     pub copies_input: bool,
     /// Whether the first axis of all tensors is Triton's batch axis.
     pub batched: bool,
+    /// Copies tensors that the server has on a GPU, for networks on the CPU.
+    pub copier: Copier,
     path: PathBuf,
     /// The one network of all instances on a device, where they share weights.
     shared: Mutex<Vec<Arc<Network>>>,
@@ -95,8 +98,11 @@ impl TorchModel {
                 "the network may write to its input or keep it (`{statement}`), so it gets a copy of each request's"
             )));
         }
-        let (name, shared) = (name.to_owned(), Mutex::default());
-        Ok((Self { name, settings, inputs, outputs, arguments, copies_input, batched, path, shared }, notes))
+        let (name, copier, shared) = (name.to_owned(), Copier::new(1), Mutex::default());
+        Ok((
+            Self { name, settings, inputs, outputs, arguments, copies_input, batched, copier, path, shared },
+            notes,
+        ))
     }
 
     /// A network for an instance on `device`: its own, or the shared one.

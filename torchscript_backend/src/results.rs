@@ -1,12 +1,13 @@
 //! What `forward()` returned, held to the configuration and copied to the replies.
 
 use tch::{Device, Tensor};
-use triton_backend_api::{Error, Output, Reply, Result};
+use triton_backend_api::{Error, MemoryKind, Output, Reply, Result};
 
 use crate::batching::Sample;
+use crate::cuda::Copier;
 use crate::device;
 use crate::kinds::triton_name;
-use crate::libtorch::{self, Content, Lent, copy_out, copy_to_gpu};
+use crate::libtorch::{Content, Lent, copy_out, copy_to_gpu};
 use crate::model::{OutputSpec, TorchModel};
 use crate::torch::Network;
 use crate::torch_error::torch_error;
@@ -47,7 +48,8 @@ impl<'a> Computed<'a> {
             };
             let memory = device::output_memory(rows.device());
             let output = reply.output_in(memory, &spec.name, spec.data_type, &rows.size())?;
-            write(rows, spec, output).map_err(|error| error.context(format!("output {}", spec.name)))?;
+            write(rows, spec, output, &model.copier)
+                .map_err(|error| error.context(format!("output {}", spec.name)))?;
         }
         Ok(())
     }
@@ -113,15 +115,16 @@ impl<'a> Computed<'a> {
 }
 
 /// Writes `tensor` to where the server wants it, and waits until it is there.
-fn write(tensor: &Tensor, spec: &OutputSpec, mut output: Output<'_>) -> Result<()> {
-    match device::of_memory(output.kind())? {
-        Device::Cpu => copy_out(tensor, spec.kind, output.bytes_mut()?).map_err(torch_error),
-        gpu => {
-            libtorch::gpus()
-                .map_err(|why| Error::unavailable(format!("it is wanted in {}, but {why}", output.kind())))?;
-            copy_to_gpu(tensor, spec.kind, &mut output, gpu)
-                .and_then(|()| device::settle(gpu))
-                .map_err(torch_error)
+fn write(tensor: &Tensor, spec: &OutputSpec, mut output: Output<'_>, copier: &Copier) -> Result<()> {
+    match (device::of_memory(output.kind())?, output.kind()) {
+        (Device::Cpu, _) => copy_out(tensor, spec.kind, output.bytes_mut()?).map_err(torch_error),
+        (_, MemoryKind::Gpu(id)) if tensor.device() == Device::Cpu => {
+            let mut copied = copier.take(output.byte_size())?;
+            copy_out(tensor, spec.kind, copied.as_mut_slice()).map_err(torch_error)?;
+            copier.write(copied.as_slice(), &mut output, id)
         }
+        (gpu, _) => copy_to_gpu(tensor, spec.kind, &mut output, gpu)
+            .and_then(|()| device::settle(gpu))
+            .map_err(torch_error),
     }
 }

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use tch::{Device, Kind, TchError, Tensor};
-use triton_backend_api::{Buffer, Error, Input, Result};
+use triton_backend_api::{Buffer, HostMemory, Input, Result};
 
+use crate::cuda::Copier;
 use crate::device::{self, Way};
-use crate::libtorch::{self, Lent};
+use crate::libtorch::Lent;
 use crate::torch_error::torch_error;
 
 /// One input of one request.
@@ -19,44 +20,49 @@ pub struct View<'a> {
 pub enum Memory<'a> {
     /// On the host: in place where they lie in one piece, else gathered.
     Host(Cow<'a, [u8]>),
-    /// At least one lies on a GPU. Together they have as many bytes as the input.
+    /// Some lay on a GPU; copied for a network on the CPU.
+    Copied(HostMemory),
+    /// For a network on a GPU: at least one lies on a GPU. Together they have as many bytes as the input.
     Buffers(Vec<Buffer<'a>>),
 }
 
 impl<'a> Memory<'a> {
-    fn of(input: &Input<'a>) -> Result<Self> {
+    fn of(input: &Input<'a>, device: Device, copier: &Copier) -> Result<Self> {
         let buffers = input.buffers()?;
         if input.byte_size() == 0 || buffers.iter().all(|buffer| buffer.kind().is_host()) {
             return Ok(Self::Host(input.bytes()?));
+        }
+        if device == Device::Cpu {
+            let mut copied = HostMemory::zeroed(input.byte_size())?;
+            copier.gather(input, copied.as_mut_slice())?;
+            return Ok(Self::Copied(copied));
         }
         Ok(Self::Buffers(buffers.into_iter().filter(|buffer| buffer.byte_size() > 0).collect()))
     }
 }
 
 impl<'a> View<'a> {
-    pub fn of(input: &Input<'a>) -> Result<Self> {
-        Ok(Self { memory: Memory::of(input)?, shape: input.shape() })
+    /// `device` is the network's.
+    pub fn of(input: &Input<'a>, device: Device, copier: &Copier) -> Result<Self> {
+        Ok(Self { memory: Memory::of(input, device, copier)?, shape: input.shape() })
     }
 
     /// The tensor that it is, on `device`: in place where it lies there in one piece.
     pub fn tensor(&'a self, kind: Kind, device: Device) -> Result<Lent<'a>> {
+        let over = |bytes| Lent::over(bytes, self.shape, kind).map_err(torch_error);
         match &self.memory {
             Memory::Host(bytes) => {
-                let lent = Lent::over(bytes, self.shape, kind).map_err(torch_error)?;
+                let lent = over(bytes)?;
                 match device {
                     Device::Cpu => Ok(lent),
                     // Returns when the host memory has been read.
                     gpu => lent.tensor().f_to(gpu).map(Lent::own).map_err(torch_error),
                 }
             }
+            Memory::Copied(memory) => over(memory.as_slice()),
             Memory::Buffers(buffers) => {
                 let devices: Vec<_> =
                     buffers.iter().map(|buffer| device::of_memory(buffer.kind())).collect::<Result<_>>()?;
-                libtorch::gpus().map_err(|why| {
-                    let kind = buffers.iter().map(Buffer::kind).find(|kind| !kind.is_host());
-                    let place = kind.map_or_else(String::new, |kind| format!("it lies in {kind}, but "));
-                    Error::unavailable(format!("{place}{why}"))
-                })?;
                 let aligned = buffers
                     .first()
                     .is_some_and(|first| first.as_ptr().align_offset(kind.elt_size_in_bytes()) == 0);
