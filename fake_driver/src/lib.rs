@@ -6,7 +6,7 @@
 //! GPU, parameters of the wrong size and a context left current are noted. Any call can be made to fail, and any
 //! kernel when it runs.
 //!
-//! It is a shared object that tests load before the backend looks for `libcuda.so`: [`FakeDriver`]. It agrees with its
+//! It is a shared object that tests load before the backend looks for `libcuda.so.1`: [`FakeDriver`]. It agrees with its
 //! author about what the real driver does; only a run on a GPU shows that.
 
 #![allow(clippy::missing_safety_doc)] // the driver's documentation says what each call asks for

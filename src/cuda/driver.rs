@@ -1,13 +1,15 @@
 //! The driver's library: whether it is there, and its functions.
 //!
-//! cudarc finds the library and knows its types. The functions are bound here, once: a function that is missing is an
-//! error and not a panic, and results are plain numbers, since a driver newer than the bindings answers with errors that
-//! they do not know.
+//! cudarc knows the types. The library is opened and its functions are bound here, once: cudarc's own search takes what is called
+//! `libcuda.so` first, which may be a toolkit's stub, and panics where something is missing. Results are plain numbers, since a
+//! driver newer than the bindings answers with errors that they do not know.
 
+use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys;
+use libloading::Library;
 pub(super) use sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
 use super::error::{CudaError, Result};
@@ -21,17 +23,20 @@ macro_rules! functions {
         #[allow(non_snake_case)]
         pub(super) struct Functions {
             $(pub $name: unsafe extern "C" fn($($type),*) -> u32,)*
+            /// Where they are: open for as long as they are there.
+            _library: Library,
         }
 
         impl Functions {
-            fn bind() -> Result<Self> {
-                // SAFETY: the library is there (see `functions`), which is all that this asks for.
-                let library = unsafe { sys::culib() };
-                Ok(Self { $(
-                    // SAFETY: the driver's function of that name has this type: a test compares it with cudarc's.
-                    $name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }
-                        .map_err(|_| CudaError::no_driver(concat!("it has no ", stringify!($name))))?,
-                )* })
+            fn bind(library: Library) -> Result<Self> {
+                Ok(Self {
+                    $(
+                        // SAFETY: the driver's function of that name has this type: a test compares it with cudarc's.
+                        $name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }
+                            .map_err(|_| CudaError::no_driver(concat!("it has no ", stringify!($name))))?,
+                    )*
+                    _library: library,
+                })
             }
         }
 
@@ -102,13 +107,19 @@ pub(super) fn functions() -> Result<&'static Functions> {
     if let Some(functions) = FUNCTIONS.get() {
         return Ok(functions);
     }
-    // cudarc panics where the library is missing, so it is looked for first.
-    // SAFETY: opens the driver's library, as every program that uses the GPU does.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(CudaError::no_driver("libcuda.so is not installed"));
-    }
-    let functions = Functions::bind()?;
+    let functions = Functions::bind(open()?)?;
     Ok(FUNCTIONS.get_or_init(|| functions))
+}
+
+/// The driver's library. `libcuda.so.1` is the driver, which libtorch opens too; `libcuda.so` may be a stub that a CUDA toolkit has for
+/// linkers, so it comes second.
+fn open() -> Result<Library> {
+    // SAFETY: opens the driver's library, as every program that uses the GPU does.
+    let open = |name: &str| unsafe { Library::new(name) };
+    open("libcuda.so.1").or_else(|missing| open("libcuda.so").map_err(|_| missing)).map_err(|error| {
+        let linker = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        CudaError::no_driver(format!("libcuda.so.1 cannot be loaded: {linker}"))
+    })
 }
 
 /// Starts the driver, which may be started already, and looks whether it is new enough.

@@ -52,8 +52,7 @@ def emulated(tmp_path_factory) -> Path:
     subprocess.run(["cargo", "build", "--locked", "--package", "fake_driver"], cwd=ROOT, check=True, timeout=BUILD_S)
     library = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "libfake_driver.so"
     folder = tmp_path_factory.mktemp("emulated")
-    for name in ("libcuda.so", "libcuda.so.1"):
-        (folder / name).symlink_to(library)
+    (folder / "libcuda.so.1").symlink_to(library)
     return folder
 
 
@@ -175,13 +174,33 @@ unsigned cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned
 """
 
 
-def test_a_wrong_result_of_a_kernel_fails_the_check(bundle, emulated, tmp_path, monkeypatch):
-    (tmp_path / "forgetful.c").write_text(FORGETFUL)
+def in_front(emulated: Path, folder: Path, name: str, code: str) -> None:
+    """A driver of that name: the emulated one, with these functions in C in front of it."""
+    (folder / "front.c").write_text(code)
     # Under another name of the same length, so that the one in front of it can have its own.
-    library = (emulated / "libcuda.so").read_bytes()
-    (tmp_path / "libfake.so").write_bytes(library.replace(b"libcuda.so\0", b"libfake.so\0"))
-    command = ["cc", "-shared", "-fPIC", "-o", "libcuda.so", "forgetful.c", "-Wl,--no-as-needed", "-L.", "-l:libfake.so"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    library = (emulated / "libcuda.so.1").read_bytes()
+    (folder / "libfake.so.1").write_bytes(library.replace(b"libcuda.so.1\0", b"libfake.so.1\0"))
+    command = ["cc", "-shared", "-fPIC", "-o", name, "front.c", "-Wl,--no-as-needed", "-L.", "-l:libfake.so.1"]
+    subprocess.run(command, cwd=folder, check=True, timeout=60)
+
+
+def test_a_stub_for_linkers_is_not_taken_for_the_driver(bundle, emulated, tmp_path):
+    """A CUDA toolkit has one called libcuda.so, which may be what the loader finds under that name."""
+    in_front(emulated, tmp_path, "libcuda.so", "unsigned cuInit(unsigned flags) { return 34; }")
+    command = [bundle / "kernel_check", "--small", "--seconds", "1"]
+
+    def run(*folders: Path) -> subprocess.CompletedProcess:
+        where = {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}
+        return subprocess.run(command, env={**os.environ, **where}, capture_output=True, text=True, timeout=120, check=False)
+
+    alone = run(tmp_path)
+    assert "cuInit failed: CUDA error 34" in alone.stdout, alone.stdout + alone.stderr
+    done = run(tmp_path, emulated)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_wrong_result_of_a_kernel_fails_the_check(bundle, emulated, tmp_path, monkeypatch):
+    in_front(emulated, tmp_path, "libcuda.so.1", FORGETFUL)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     report = Report(tmp_path / "out", 60)
     given = Check(bundle, tmp_path, tmp_path, report, gpu=False)
