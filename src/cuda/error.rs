@@ -44,8 +44,10 @@ pub enum CudaError {
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
 
-/// Errors after which every call in the context fails: the driver's documentation says that the process must end to go on.
-const STICKY: [u32; 14] = [
+/// Errors after which every call in the context fails: those of which cuda.h says that "the process must be terminated and
+/// relaunched" (a test compares), and four of which it says less: uncorrectable errors of memory and of NVLink, an assertion, and a
+/// context that is destroyed.
+const STICKY: [u32; 16] = [
     214, // ECC_UNCORRECTABLE
     220, // NVLINK_UNCORRECTABLE
     226, // CONTAINED, of CUDA 12.8 and later
@@ -60,6 +62,8 @@ const STICKY: [u32; 14] = [
     718, // INVALID_PC
     719, // LAUNCH_FAILED
     721, // TENSOR_MEMORY_LEAK, of CUDA 12.8 and later
+    810, // MPS_CLIENT_TERMINATED
+    911, // EXTERNAL_DEVICE
 ];
 
 impl CudaError {

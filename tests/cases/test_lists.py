@@ -1,9 +1,11 @@
-"""tests/CASES.md and SAFETY.md say what is there: every test that they name, every file with `unsafe`."""
+"""tests/CASES.md and SAFETY.md say what is there: every test that they name, every file with `unsafe`. So does the list of errors of CUDA
+that end a context."""
 
 from __future__ import annotations
 
 import os
 import re
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,15 @@ def test_every_file_with_unsafe_code_is_listed_and_no_other():
     assert len(listed) == len(set(listed)), "a file is listed twice"
     found = {str(file.relative_to(ROOT)) for file in rust_files() if re.search(r"\bunsafe\b", code(file.read_text()))}
     assert set(listed) == found
+
+
+def test_every_error_that_ends_the_process_for_cuda_is_sticky_and_few_others():
+    """By cuda.h, which PyTorch's requirements bring into the environment of the tests."""
+    (header,) = Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/include/cuda.h")
+    said = re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s*CUDA_ERROR_(\w+)\s*=\s*(\d+)", header.read_text(errors="replace"), re.DOTALL)
+    ends = {number: name for text, name, number in said if "process must be terminated" in " ".join(text.replace("*", " ").split())}
+    assert len(ends) > 10
+    (listed,) = re.findall(r"const STICKY: [^=]*= \[\n(.*?)\];", (ROOT / "src/cuda/error.rs").read_text(), re.DOTALL)
+    sticky = dict(re.findall(r"(\d+), // (\w+)", listed))
+    assert {number: name for number, name in sticky.items() if number in ends} == ends
+    assert set(sticky) - set(ends) == {"214", "220", "709", "710"}
