@@ -31,6 +31,13 @@ fn there_is_machine_code_for_every_architecture() {
 }
 
 #[test]
+fn every_image_lies_where_the_driver_may_read_its_structures() {
+    let images = CUBINS.iter().map(|(_, cubin)| *cubin).chain([PTX]);
+    let addresses: Vec<usize> = images.map(|image| image.as_ptr().addr()).collect();
+    assert!(addresses.iter().all(|address| address.is_multiple_of(16)), "{addresses:x?}");
+}
+
+#[test]
 fn the_ptx_is_what_the_oldest_driver_accepts() {
     let (last, text) = PTX.split_last().unwrap();
     let text = std::str::from_utf8(text).unwrap();

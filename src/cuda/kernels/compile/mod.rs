@@ -54,17 +54,20 @@ pub fn embed() -> Result<(), Box<dyn Error>> {
     for target in CUBINS {
         let name = file_name(target);
         fs::copy(folder.join(&name), out.join(format!("embedded_{name}")))?;
-        writeln!(code, "    ({target}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded_{name}\"))),")?;
+        writeln!(code, "    ({target}, {}),", aligned(&name))?;
     }
     let name = file_name(PTX);
     fs::copy(folder.join(&name), out.join(format!("embedded_{name}")))?;
     writeln!(code, "];\n/// PTX for compute capability 7.0, which ends with a NUL.")?;
-    writeln!(
-        code,
-        "pub const PTX: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded_{name}\"));"
-    )?;
+    writeln!(code, "pub const PTX: &[u8] = {};", aligned(&name))?;
     fs::write(out.join("images.rs"), code)?;
     Ok(())
+}
+
+/// The bytes of a file, in the type `Aligned` of `images.rs`.
+fn aligned(name: &str) -> String {
+    let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded_{name}\"))");
+    format!("{{ const IMAGE: &Aligned<[u8]> = &Aligned(*{bytes}); &IMAGE.0 }}")
 }
 
 fn file_name(target: u32) -> String {
