@@ -36,8 +36,14 @@ unsafe fn put<T>(place: *mut T, value: T) -> Outcome {
 
 symbols! {
     fn cuInit(flags: c_uint) |state| {
-        state.initialized = flags == 0;
-        if flags == 0 { Ok(()) } else { Err(INVALID_VALUE) }
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        if state.devices.is_empty() {
+            return Err(NO_DEVICE);
+        }
+        state.initialized = true;
+        Ok(())
     }
 
     fn cuDriverGetVersion(version: *mut c_int) |state| { put(version, state.version) }

@@ -10,6 +10,7 @@ use crate::memory::{Allocation, Place};
 pub const INVALID_VALUE: u32 = 1;
 pub const OUT_OF_MEMORY: u32 = 2;
 pub const NOT_INITIALIZED: u32 = 3;
+pub const NO_DEVICE: u32 = 100;
 pub const INVALID_DEVICE: u32 = 101;
 pub const INVALID_CONTEXT: u32 = 201;
 pub const NO_BINARY_FOR_GPU: u32 = 209;

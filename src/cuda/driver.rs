@@ -125,12 +125,15 @@ fn open() -> Result<Library> {
 /// Starts the driver, which may be started already, and looks whether it is new enough.
 pub(super) fn start() -> Result<()> {
     const STEP: &str = "no usable NVIDIA driver";
+    // Without a GPU that it may use, or as a stub, the driver refuses to start: then there is none that can be used.
+    // SAFETY: there are no flags.
+    unsafe { cuda!(STEP, cuInit(0)) }.map_err(|error| match error {
+        CudaError::Driver { call, text, .. } => CudaError::no_driver(format!("{call} failed: {text}")),
+        other => other,
+    })?;
     let mut version = 0;
-    // SAFETY: there are no flags, and the place is live.
-    unsafe {
-        cuda!(STEP, cuInit(0))?;
-        cuda!(STEP, cuDriverGetVersion(&mut version))?;
-    }
+    // SAFETY: the place is live.
+    unsafe { cuda!(STEP, cuDriverGetVersion(&mut version)) }?;
     if version < OLDEST {
         let text = |version: c_int| format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
         let (found, accepted) = (text(version), text(OLDEST));

@@ -1,17 +1,19 @@
 //! Which GPUs and drivers an instance loads on.
 
-use triton_fake_host::exported_entry_points;
+use fake_driver::FakeDriver;
+use triton_fake_host::{FakeHost, exported_entry_points};
 
 use crate::common::*;
 use triton_fake_host::abi::*;
 use triton_spleenseg::cuda::images::CUBINS;
 
 #[track_caller]
-fn refused(prepare: impl FnOnce(&Server), device: i32, expected: &str) {
+fn refused(prepare: impl FnOnce(&Server), device: i32, code: u32, expected: &str) {
     let server = Server::new(HOST);
     prepare(&server);
     let refusal = server.load((TRITONSERVER_INSTANCEGROUPKIND_GPU, device)).map(drop);
     let Err(error) = refusal else { panic!("loaded; expected: {expected}") };
+    assert_eq!(error.code, code, "{error}");
     assert!(error.message.contains(expected), "{error}");
     assert!(error.message.starts_with("instance 'spleen_seg_0' is KIND_GPU: "), "{error}");
     assert!(!error.message.contains('\n'), "{error}");
@@ -21,15 +23,47 @@ fn refused(prepare: impl FnOnce(&Server), device: i32, expected: &str) {
 
 #[test]
 fn what_a_gpu_or_driver_lacks_is_said_in_one_line() {
+    const UNSUPPORTED: u32 = TRITONSERVER_ERROR_UNSUPPORTED;
     refused(
         |s| s.driver.fail("cuInit", 0, 1, 100),
         0,
+        UNSUPPORTED,
         "no usable NVIDIA driver: cuInit failed: CUDA_ERROR_NO_DEVICE",
     );
-    refused(|s| s.driver.version(11070), 0, "made for CUDA 11.7; accepted is CUDA 11.8 or later");
-    refused(|_| (), 2, "GPU 2; this machine has 2, numbered from 0");
-    refused(|s| s.driver.device(0, 61, 1 << 30), 0, "has compute capability 6.1; accepted is 7.0 or later");
-    refused(|s| s.driver.fail("cuDevicePrimaryCtxRetain", 0, 1, 2), 0, "cuDevicePrimaryCtxRetain");
+    // A stub; a system that is not ready; another driver in the kernel; a driver too new for the GPU.
+    for code in [34, 802, 803, 804] {
+        let expected = format!("no usable NVIDIA driver: cuInit failed: CUDA error {code}");
+        refused(|s| s.driver.fail("cuInit", 0, 1, code), 0, UNSUPPORTED, &expected);
+    }
+    refused(
+        |s| s.driver.version(11070),
+        0,
+        UNSUPPORTED,
+        "made for CUDA 11.7; accepted is CUDA 11.8 or later",
+    );
+    refused(|_| (), 2, UNSUPPORTED, "GPU 2; this machine has 2, numbered from 0");
+    refused(
+        |s| s.driver.device(0, 61, 1 << 30),
+        0,
+        UNSUPPORTED,
+        "has compute capability 6.1; accepted is 7.0 or later",
+    );
+    let retain = "cuDevicePrimaryCtxRetain";
+    refused(|s| s.driver.fail(retain, 0, 1, 2), 0, TRITONSERVER_ERROR_INTERNAL, retain);
+}
+
+#[test]
+fn a_driver_without_a_gpu_is_none_that_can_be_used() {
+    let driver = FakeDriver::new(0);
+    let server = Server { host: FakeHost::new(), driver };
+    let error = server.load(GPU_KIND).map(drop).unwrap_err();
+    assert_eq!(error.code, TRITONSERVER_ERROR_UNSUPPORTED, "{error}");
+    assert_eq!(
+        error.message,
+        "instance 'spleen_seg_0' is KIND_GPU: no usable NVIDIA driver: cuInit failed: CUDA_ERROR_NO_DEVICE, no \
+         CUDA-capable device is detected"
+    );
+    server.check();
 }
 
 #[test]
