@@ -96,6 +96,8 @@ class CudaRegion(Region):
     def write(self, array: np.ndarray) -> None:
         array = np.ascontiguousarray(array)
         call("cuMemcpyHtoD_v2", self.pointer, array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.nbytes))
+        # From ordinary memory that may return before the bytes have arrived, and the server looks without waiting.
+        call("cuCtxSynchronize")
 
     def read(self) -> bytes:
         room = ctypes.create_string_buffer(self.byte_size)

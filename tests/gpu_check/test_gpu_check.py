@@ -194,7 +194,7 @@ def test_a_stub_for_linkers_is_not_taken_for_the_driver(bundle, emulated, tmp_pa
         return subprocess.run(command, env={**os.environ, **where}, capture_output=True, text=True, timeout=120, check=False)
 
     alone = run(tmp_path)
-    assert "cuInit failed: CUDA error 34" in alone.stdout, alone.stdout + alone.stderr
+    assert (alone.returncode, alone.stdout) == (2, "no usable NVIDIA driver: cuInit failed: CUDA error 34\n"), alone.stderr
     done = run(tmp_path, emulated)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -281,6 +281,28 @@ with tempfile.TemporaryDirectory() as folder:
     for name in ("libcuda.so", "libcuda.so.1"):
         assert (Path(folder) / "driver" / name).resolve() == driver.path().resolve()
 assert "(the driver has no cuIpcGetMemHandle)" in driver.sharing_refused()
+"""
+
+
+def test_what_is_written_to_memory_of_a_gpu_has_arrived(emulated, tmp_path):
+    """With a driver whose copies from the host are done when something waits for them."""
+    in_front(emulated, tmp_path, "libcuda.so.1", LAZY)
+    written = "import numpy as np\nfrom gpu_check import driver, regions\nregions.CudaRegion(64).write(np.ones(16, np.float32))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{written}assert (driver.library().copies(), driver.library().waiting()) == (1, 0)"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "scripts"), "LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+LAZY = """
+#include <stddef.h>
+static int copied, pending;
+unsigned cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t size) { copied++; pending++; return 0; }
+unsigned cuCtxSynchronize(void) { pending = 0; return 0; }
+int copies(void) { return copied; }
+int waiting(void) { return pending; }
 """
 
 
