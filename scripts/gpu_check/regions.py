@@ -77,6 +77,10 @@ class SystemRegion(Region):
         self.file.unlink()
 
 
+# What is smaller is cut from memory that another process would then see too: NVIDIA advises to share whole pieces.
+SHARED_PIECE = 2 << 20
+
+
 class CudaRegion(Region):
     """Memory of GPU 0 that the server opens by a handle."""
 
@@ -86,7 +90,8 @@ class CudaRegion(Region):
         super().__init__(byte_size)
         # A handle names a whole allocation, and torch cuts tensors out of larger ones: hence the driver's own.
         self.pointer = ctypes.c_uint64()
-        call("cuMemAlloc_v2", ctypes.byref(self.pointer), ctypes.c_size_t(byte_size))
+        pieces = -(-byte_size // SHARED_PIECE)
+        call("cuMemAlloc_v2", ctypes.byref(self.pointer), ctypes.c_size_t(pieces * SHARED_PIECE))
 
     def description(self) -> dict:
         handle = (ctypes.c_char * 64)()

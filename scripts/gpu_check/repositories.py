@@ -15,6 +15,7 @@ THRESHOLD = "torch.cat([0.5 - x, x - 0.5], dim=1)"
 # The TorchScript module in model.pt.
 MODULE = "self.module(x)"
 
+# Tensors come and go by DLPack alone: Triton's Python stub was built for NumPy 1, and as_numpy() needs that.
 CHILD = '''
 import json
 import os

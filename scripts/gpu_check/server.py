@@ -20,7 +20,7 @@ import numpy as np
 
 from .check import Check, die_with_parent
 from .needs import library_path
-from .regions import Region
+from .regions import SHM, Region
 
 TYPES = {"FP32": np.float32, "UINT8": np.uint8}
 START_S = ANSWER_S = 120
@@ -98,16 +98,26 @@ class Server:
                 time.sleep(0.05)
 
     def __exit__(self, *_exc) -> None:
+        left: set[Path] = set()
         try:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
-            pass
+            left = self._shared_with_stubs()
         finally:
             # Its stubs too.
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            for path in left:
+                path.unlink(missing_ok=True)
+
+    def _shared_with_stubs(self) -> set[Path]:
+        """What it has in /dev/shm for the Python backend, which a server that is killed leaves there."""
+        with suppress(OSError):
+            maps = Path(f"/proc/{self.process.pid}/maps").read_text()
+            return {Path(path) for path in re.findall(rf"({SHM}/triton_python_backend_\S+)$", maps, re.MULTILINE)}
+        return set()
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")

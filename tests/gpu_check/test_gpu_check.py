@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gpu_check import benchmark, needs, parity, placement, sanitizer, steps  # noqa: E402
+from gpu_check import benchmark, needs, parity, placement, sanitizer, server, steps  # noqa: E402
 from gpu_check.check import Check  # noqa: E402
 from gpu_check.latency import Run  # noqa: E402
 from gpu_check.report import FAILED, NOTHING_CHECKED, PASSED, OutOfTime, Report, Skip  # noqa: E402
@@ -468,6 +469,66 @@ def test_a_server_that_hangs_with_regions_ends_with_its_part(bundle, tmp_path):
     assert done.returncode == FAILED and "swallowed" not in done.stdout, done.stdout + done.stderr
     assert outcomes(done) == {"hangs": "failed: not done within 2 s"}
     assert not list(Path("/dev/shm").glob("gpu_check_*"))
+
+
+STUBBORN = """#!{python}
+import http.server, mmap, os, signal, sys
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open({region!r}, "w+b") as file:
+    file.truncate(4096)
+    memory = mmap.mmap(file.fileno(), 4096)
+port = next(int(option.partition("=")[2]) for option in sys.argv if option.startswith("--http-port="))
+
+
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+
+http.server.HTTPServer(("127.0.0.1", port), Ready).serve_forever()
+"""
+
+
+def test_a_server_that_is_killed_leaves_nothing_in_shared_memory(tmp_path, monkeypatch):
+    """What the Python backend had there goes; what another server has stays."""
+    name = f"/dev/shm/triton_python_backend_shm_region_test_{os.getpid()}"
+    own, other = Path(f"{name}_own"), Path(f"{name}_other")
+    executable = tmp_path / "triton" / "bin" / "tritonserver"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(STUBBORN.format(python=sys.executable, region=str(own)))
+    executable.chmod(0o755)
+    monkeypatch.setattr(server, "EXIT_S", 1)
+    other.touch()
+    try:
+        with Server(Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=False), tmp_path, "stubborn"):
+            assert own.exists()
+        assert not own.exists() and other.exists()
+    finally:
+        own.unlink(missing_ok=True)
+        other.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(("gpu", "options"), [(True, ["--cuda-memory-pool-byte-size=0:536870912"]), (False, [])])
+def test_both_stacks_have_a_pool_that_holds_the_scores(tmp_path, monkeypatch, gpu, options):
+    given = Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=gpu)
+    started = []
+
+    class Started(Server):
+        def __enter__(self):
+            started.append([option for option in self.command if "cuda-memory-pool" in option])
+            raise RuntimeError("not to be measured")
+
+    monkeypatch.setattr(benchmark, "Server", Started)
+    for part in ("network", "spleen", "gpu_memory"):
+        monkeypatch.setattr(benchmark, part, lambda *_, **__: tmp_path)
+    monkeypatch.setattr(benchmark.shutil, "copy", lambda *_: None)
+    monkeypatch.setattr(benchmark, "find_spec", lambda _name: SimpleNamespace(origin=__file__))
+    for title in benchmark.STACKS:
+        with pytest.raises(RuntimeError, match="not to be measured"):
+            benchmark.stack(given, title, None, {}, [])
+    assert started == [options, options]
 
 
 def test_the_library_of_a_python_that_was_moved_is_found(tmp_path, monkeypatch):
