@@ -98,13 +98,12 @@ class Server:
                 time.sleep(0.05)
 
     def __exit__(self, *_exc) -> None:
-        left: set[Path] = set()
         try:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(EXIT_S)
-        except subprocess.TimeoutExpired:
-            left = self._shared_with_stubs()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(EXIT_S)
         finally:
+            left = self._shared_with_stubs() if self.process.poll() is None else set()
             # Its stubs too.
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

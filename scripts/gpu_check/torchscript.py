@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .benchmark import pool_options
 from .check import PYTHON, Check
 from .latency import Run, measure, memories, sizes, table, volume
 from .needs import dotted, glibc
@@ -90,7 +91,7 @@ def serve(check: Check, repository: Path, name: str, *libraries: Path) -> Served
     size = sizes(check)
     spleen(check.bundle, repository, check.gpu, size.grid)
     x = np.random.default_rng(5).random((1, 1, *size.grid), np.float32)
-    with Server(check, repository, name, libraries=libraries) as server:
+    with Server(check, repository, name, *pool_options(check), libraries=libraries) as server:
         arrays, _ = server.infer(NETWORK, x, {"OUTPUT__0": None}, tensor="INPUT__0")
         region = next(iter(memories(check).values()))
         run = measure(server, "spleen_seg", volume(size.volume), size.grid_voxels * 4, region, 8 if check.gpu else 1)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gpu_check import benchmark, needs, parity, placement, sanitizer, server, steps  # noqa: E402
+from gpu_check import benchmark, needs, parity, placement, sanitizer, server, steps, torchscript  # noqa: E402
 from gpu_check.check import Check  # noqa: E402
 from gpu_check.latency import Run  # noqa: E402
 from gpu_check.report import FAILED, NOTHING_CHECKED, PASSED, OutOfTime, Report, Skip  # noqa: E402
@@ -491,8 +492,9 @@ http.server.HTTPServer(("127.0.0.1", port), Ready).serve_forever()
 """
 
 
-def test_a_server_that_is_killed_leaves_nothing_in_shared_memory(tmp_path, monkeypatch):
-    """What the Python backend had there goes; what another server has stays."""
+@pytest.mark.parametrize("end", [subprocess.TimeoutExpired, OutOfTime])
+def test_a_server_that_is_killed_leaves_nothing_in_shared_memory(tmp_path, monkeypatch, end):
+    """What the Python backend had there goes; what another server has stays. The time may be over while its end is waited for."""
     name = f"/dev/shm/triton_python_backend_shm_region_test_{os.getpid()}"
     own, other = Path(f"{name}_own"), Path(f"{name}_other")
     executable = tmp_path / "triton" / "bin" / "tritonserver"
@@ -501,9 +503,18 @@ def test_a_server_that_is_killed_leaves_nothing_in_shared_memory(tmp_path, monke
     executable.chmod(0o755)
     monkeypatch.setattr(server, "EXIT_S", 1)
     other.touch()
+    given = Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=False)
+
+    def interrupted(*_seconds):
+        stubborn.process.wait = wait
+        raise OutOfTime
+
     try:
-        with Server(Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=False), tmp_path, "stubborn"):
+        with pytest.raises(OutOfTime) if end is OutOfTime else nullcontext(), Server(given, tmp_path, "stubborn") as stubborn:
             assert own.exists()
+            wait = stubborn.process.wait
+            if end is OutOfTime:
+                stubborn.process.wait = interrupted
         assert not own.exists() and other.exists()
     finally:
         own.unlink(missing_ok=True)
@@ -511,7 +522,7 @@ def test_a_server_that_is_killed_leaves_nothing_in_shared_memory(tmp_path, monke
 
 
 @pytest.mark.parametrize(("gpu", "options"), [(True, ["--cuda-memory-pool-byte-size=0:536870912"]), (False, [])])
-def test_both_stacks_have_a_pool_that_holds_the_scores(tmp_path, monkeypatch, gpu, options):
+def test_every_server_that_is_measured_has_a_pool_that_holds_the_scores(tmp_path, monkeypatch, gpu, options):
     given = Check(tmp_path, tmp_path, tmp_path, Report(tmp_path / "out", 60), gpu=gpu)
     started = []
 
@@ -520,7 +531,9 @@ def test_both_stacks_have_a_pool_that_holds_the_scores(tmp_path, monkeypatch, gp
             started.append([option for option in self.command if "cuda-memory-pool" in option])
             raise RuntimeError("not to be measured")
 
-    monkeypatch.setattr(benchmark, "Server", Started)
+    for part in (benchmark, torchscript):
+        monkeypatch.setattr(part, "Server", Started)
+    monkeypatch.setattr(torchscript, "spleen", lambda *_, **__: tmp_path)
     for part in ("network", "spleen", "gpu_memory"):
         monkeypatch.setattr(benchmark, part, lambda *_, **__: tmp_path)
     monkeypatch.setattr(benchmark.shutil, "copy", lambda *_: None)
@@ -528,7 +541,9 @@ def test_both_stacks_have_a_pool_that_holds_the_scores(tmp_path, monkeypatch, gp
     for title in benchmark.STACKS:
         with pytest.raises(RuntimeError, match="not to be measured"):
             benchmark.stack(given, title, None, {}, [])
-    assert started == [options, options]
+    with pytest.raises(RuntimeError, match="not to be measured"):
+        torchscript.serve(given, tmp_path, "torchscript")
+    assert started == [options] * 3
 
 
 def test_the_library_of_a_python_that_was_moved_is_found(tmp_path, monkeypatch):
