@@ -3,6 +3,7 @@
 //! On KIND_GPU it takes its input where it lies and asks for its output in memory of its GPU; between them it computes on the
 //! host. The parameter `write_to` names a file that gets each input, the last one staying.
 
+#[path = "../../src/cuda/copies.rs"]
 mod cuda;
 
 use std::path::PathBuf;

@@ -13,6 +13,7 @@ mod batching;
 mod binding;
 mod config;
 #[cfg(feature = "backend")]
+#[path = "../../src/cuda/copies.rs"]
 mod cuda;
 mod device;
 #[cfg(test)]
